@@ -4,4 +4,10 @@
 #[allow(unsafe_code)]
 mod storage;
 
+#[cfg(feature = "ucx")]
+mod link;
+#[cfg(feature = "ucx")]
+#[allow(unsafe_code)]
+mod ucx;
+
 pub use storage::{Storage, STORAGE_ALIGNMENT};

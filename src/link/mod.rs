@@ -1,0 +1,124 @@
+//! The seam between the protocol and the transport: ordered messages of bytes, with deadlines.
+//!
+//! A link connects two ends. Each message has a [`Kind`] and a length that the receiver learns; what they mean is the
+//! protocol's business. Two implementations: UCX (`ucx::UcxLink`) and, for tests, an in-memory one with faults.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::storage::Storage;
+
+pub(crate) mod handshake;
+#[cfg(test)]
+pub(crate) mod loopback;
+
+/// When to give up; `None` is never.
+pub(crate) type Deadline = Option<Instant>;
+
+/// The instant `timeout` from now; one that overflows the clock is never.
+pub(crate) fn deadline_after(timeout: Duration) -> Deadline {
+    Instant::now().checked_add(timeout)
+}
+
+/// A message for a [`Target::Small`] has at most this many bytes, and every block has room for as many, so that a
+/// short control message fits wherever data is awaited.
+pub(crate) const SMALL_BYTES: usize = 16;
+
+/// What a message is, by the sender's word. A peer that does not know kinds sends [`Kind::PLAIN`] only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind(pub(crate) u8);
+
+impl Kind {
+    pub(crate) const PLAIN: Self = Self(0);
+}
+
+/// The two independent streams of a link; each is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Everything that is received one after the other.
+    Data,
+    /// Answers that must not queue behind unread data. Only between two ends that know kinds.
+    Control,
+}
+
+/// The bytes of an outgoing message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload<'a> {
+    /// At most [`SMALL_BYTES`], copied.
+    Small(&'a [u8]),
+    /// A range of a block. The link shares the block for as long as the transport may read it.
+    Block { storage: &'a Storage, offset: usize, len: usize },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) lane: Lane,
+    pub(crate) kind: Kind,
+    pub(crate) payload: Payload<'a>,
+}
+
+/// Where the next message shall go.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// Into [`Received::small`].
+    Small,
+    /// Into this block, of which it must be the only handle; it comes back in [`Received::block`].
+    Block(Storage),
+}
+
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) kind: Kind,
+    /// How many bytes came; the rest of the target is as it was.
+    pub(crate) len: usize,
+    pub(crate) small: [u8; SMALL_BYTES],
+    pub(crate) block: Option<Storage>,
+}
+
+/// Why a receive gave no message.
+#[derive(Debug)]
+pub(crate) enum RecvFailure<P> {
+    /// The deadline passed. Nothing is lost: either the message had not begun to arrive, or the receive goes on in
+    /// the background and is taken up again by [`Link::resume`].
+    Expired(Option<P>),
+    /// The link is finished.
+    Error(LinkError),
+}
+
+/// One end of a connection.
+pub(crate) trait Link: Send + Sync + fmt::Debug {
+    /// A receive that could not be taken back when its deadline passed.
+    type Pending: Send + fmt::Debug;
+
+    /// Sends the messages in order; returns when all their bytes may be reused.
+    ///
+    /// After an error some may have been sent and some not: the link is finished.
+    fn send(&self, messages: &[Message<'_>], deadline: Deadline) -> Result<(), LinkError>;
+
+    /// Receives the next message of `lane`.
+    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
+
+    /// Goes on with a receive whose deadline had passed.
+    fn resume(&self, pending: Self::Pending, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
+
+    /// Flushes and closes this end. Closing twice is nothing.
+    fn close(&self, deadline: Deadline) -> Result<(), LinkError>;
+}
+
+/// What can go wrong below the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("the deadline passed")]
+    Expired,
+    /// The other end closed or died; everything that had arrived before was received.
+    #[error("the connection is gone ({cause})")]
+    Gone { cause: String },
+    #[error("a message of more than the {capacity} bytes expected arrived")]
+    TooLong { capacity: usize },
+    #[error("{operation} failed: {cause}")]
+    Failed { operation: &'static str, cause: String },
+    #[error("this process is a fork of the one that opened the connection; open a connection of its own")]
+    Forked,
+    #[error("this end is closed")]
+    Closed,
+}

@@ -1,0 +1,520 @@
+//! [`UcxLink`] and [`UcxListener`]: the [`Link`] over UCX, and how a connection comes about.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::config::Settings;
+use super::context::Context;
+use super::endpoint::Endpoint;
+use super::error::UcxError;
+use super::listener::Listener;
+use super::progress::{Engine, Guard, Locked, Stop};
+use super::request::{place, Ticket};
+use super::status::Status;
+use super::worker::Worker;
+use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
+use crate::link::{Deadline, Kind, Lane, Link, LinkError, Message, Payload, RecvFailure, Received, Target, SMALL_BYTES};
+
+/// How long closing may take beyond its deadline: an endpoint that is not closed would leave the peer waiting.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
+/// How many sends of one message sequence are under way at once.
+const WINDOW: usize = 8;
+/// Kinds with this bit travel on [`Lane::Control`].
+const CONTROL_BIT: u64 = 0x80;
+
+/// Transports between processes of one host that keep nothing back: what a send has handed over, the peer can read
+/// without us.
+const LOCAL_TRANSPORTS: &[&str] = &["posix/", "sysv/", "xpmem/", "cma/", "knem/", "self/"];
+
+/// What can go wrong before there is a link.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum EstablishError {
+    #[error(transparent)]
+    Ucx(#[from] UcxError),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    #[error("the peer's greeting has a wrong checksum: it is no tensordict pipe, or speaks another version")]
+    Greeting,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Client,
+    Server,
+}
+
+/// A connection under way, before the tag exchange.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    engine: Engine<Endpoint>,
+    side: Side,
+    peer: Option<SocketAddr>,
+}
+
+impl Connecting {
+    /// Begins to connect to a listener.
+    pub(crate) fn to(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
+        let worker = Worker::new(Context::shared(settings)?)?;
+        let endpoint = Endpoint::connect(&worker, address)?;
+        Ok(Self { engine: Engine::new(worker, endpoint, spin), side: Side::Client, peer: Some(address) })
+    }
+
+    /// Who connects, as far as UCX knows.
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Exchanges the tags: the listener's side speaks first.
+    pub(crate) fn establish(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|error| {
+            UcxError::Os { operation: "reading random bytes", message: error.to_string() }
+        })?;
+        let ours = Hello::ours(u32::from_ne_bytes(random));
+        let mut guard = self.engine.lock()?;
+        let theirs = match self.side {
+            Side::Server => {
+                self.say(&mut guard, ours, deadline)?;
+                self.hear(&mut guard, deadline)?
+            }
+            Side::Client => {
+                let theirs = self.hear(&mut guard, deadline)?;
+                self.say(&mut guard, ours, deadline)?;
+                theirs
+            }
+        };
+        let transports = guard.child.transports();
+        drop(guard);
+        let local = !transports.is_empty()
+            && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
+        Ok(UcxLink {
+            engine: Arc::new(self.engine),
+            peer: self.peer,
+            send_tag: theirs.tag,
+            recv_tag: ours.tag,
+            kinds: theirs.is_ours(),
+            local,
+            transports,
+        })
+    }
+
+    fn say(&self, guard: &mut Guard<'_, Endpoint>, hello: Hello, deadline: Deadline) -> Result<(), LinkError> {
+        let ticket = guard.requests.take();
+        let slot = guard.requests.slot(&ticket);
+        slot.small.set(hello.encode());
+        // SAFETY: the bytes are the slot's own, and the slot lives until it is done or the worker is destroyed.
+        let request = unsafe { guard.child.stream_send(slot.small.as_ptr().cast(), HELLO_BYTES, slot) };
+        self.settle(guard, "ucp_stream_send_nbx", request, ticket, deadline).map(|_| ())
+    }
+
+    fn hear(&self, guard: &mut Guard<'_, Endpoint>, deadline: Deadline) -> Result<Hello, EstablishError> {
+        let ticket = guard.requests.take();
+        let slot = guard.requests.slot(&ticket);
+        // SAFETY: as in `say`; a slot has room for SMALL_BYTES, which a hello does not exceed.
+        let request = unsafe { guard.child.stream_recv(slot.small.as_ptr().cast(), HELLO_BYTES, slot) };
+        let bytes = self.settle(guard, "ucp_stream_recv_nbx", request, ticket, deadline)?;
+        Hello::decode(bytes).ok_or(EstablishError::Greeting)
+    }
+
+    fn settle(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        operation: &'static str,
+        request: ucx_sys::ucs_status_ptr_t,
+        ticket: Ticket,
+        deadline: Deadline,
+    ) -> Result<[u8; SMALL_BYTES], LinkError> {
+        let mut status = Status::of_ptr(request);
+        if status == Status::IN_PROGRESS {
+            guard.requests.slot(&ticket).request.set(request);
+            // On an error the engine is dropped, and the slot with it.
+            self.engine.wait_for(guard, deadline, &ticket).map_err(stopped)?;
+            status = guard.requests.slot(&ticket).status.get();
+        }
+        let bytes = guard.requests.slot(&ticket).small.get();
+        guard.requests.finish(ticket);
+        if status.is_ok() {
+            Ok(bytes)
+        } else {
+            Err(failed(guard, operation, status))
+        }
+    }
+}
+
+const _: () = assert!(HELLO_BYTES <= SMALL_BYTES);
+
+/// Listens for clients; its worker only does that, each accepted connection has a worker of its own.
+#[derive(Debug)]
+pub(crate) struct UcxListener {
+    engine: Engine<Listener>,
+    context: Arc<Context>,
+    local_addr: SocketAddr,
+    spin: Duration,
+}
+
+impl UcxListener {
+    pub(crate) fn bind(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
+        let context = Context::shared(settings)?;
+        let worker = Worker::new(Arc::clone(&context))?;
+        let listener = Listener::bind(&worker, address)?;
+        let local_addr = listener.local_addr()?;
+        Ok(Self { engine: Engine::new(worker, listener, spin), context, local_addr, spin })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// The next client, not yet established.
+    pub(crate) fn accept(&self, deadline: Deadline) -> Result<Connecting, EstablishError> {
+        let worker = Worker::new(Arc::clone(&self.context))?;
+        let mut guard = self.engine.lock()?;
+        loop {
+            self.engine.wait(&mut guard, deadline, |locked| locked.child.has_request()).map_err(stopped)?;
+            let Some(request) = guard.child.next_request() else { continue };
+            let peer = request.client_addr();
+            let endpoint = Endpoint::accept(&worker, request.into_raw())?;
+            return Ok(Connecting { engine: Engine::new(worker, endpoint, self.spin), side: Side::Server, peer });
+        }
+    }
+}
+
+/// An established connection.
+#[derive(Debug)]
+pub(crate) struct UcxLink {
+    engine: Arc<Engine<Endpoint>>,
+    peer: Option<SocketAddr>,
+    send_tag: u64,
+    recv_tag: u64,
+    kinds: bool,
+    local: bool,
+    transports: Vec<String>,
+}
+
+impl UcxLink {
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Whether the peer is one of ours, so that messages have kinds and there is a control lane.
+    pub(crate) fn has_kinds(&self) -> bool {
+        self.kinds
+    }
+
+    /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
+    pub(crate) fn transports(&self) -> &[String] {
+        &self.transports
+    }
+
+    fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
+        let ticket = guard.requests.take();
+        let slot = guard.requests.slot(&ticket);
+        let (data, len) = match message.payload {
+            Payload::Small(bytes) => {
+                let mut small = [0; SMALL_BYTES];
+                small[..bytes.len()].copy_from_slice(bytes);
+                slot.small.set(small);
+                (slot.small.as_ptr().cast_const().cast(), bytes.len())
+            }
+            Payload::Block { storage, offset, len } => (storage.as_bytes()[offset..offset + len].as_ptr().cast(), len),
+        };
+        let kind = if self.kinds { u64::from(message.kind.0) | lane_bit(message.lane) } else { 0 };
+        // SAFETY: the bytes are the slot's own or the caller's block, of which the slot gets a handle below if UCX
+        // goes on reading after this call. The slot lives until it is done.
+        let request = unsafe { guard.child.tag_send(data, len, self.send_tag | kind, slot) };
+        match Status::of_ptr(request) {
+            Status::OK => {
+                guard.requests.finish(ticket);
+                Ok(None)
+            }
+            Status::IN_PROGRESS => {
+                slot.request.set(request);
+                if let Payload::Block { storage, .. } = message.payload {
+                    guard.requests.hold(&ticket, storage.clone());
+                }
+                Ok(Some(ticket))
+            }
+            status => {
+                guard.requests.finish(ticket);
+                Err(failed(guard, "ucp_tag_send_nbx", status))
+            }
+        }
+    }
+
+    fn finish_send(&self, guard: &mut Guard<'_, Endpoint>, ticket: Ticket, deadline: Deadline) -> Result<(), LinkError> {
+        match self.engine.wait_for(guard, deadline, &ticket) {
+            Ok(()) => {
+                let (status, _) = guard.requests.finish(ticket);
+                if status.is_ok() {
+                    Ok(())
+                } else {
+                    Err(failed(guard, "ucp_tag_send_nbx", status))
+                }
+            }
+            // A send cannot be taken back: its slot keeps the bytes until UCX lets go of them.
+            Err(stop) => {
+                guard.requests.abandon(ticket);
+                Err(stopped(stop))
+            }
+        }
+    }
+
+    fn finish_recv(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        ticket: Ticket,
+        deadline: Deadline,
+    ) -> Result<Received, RecvFailure<Ticket>> {
+        let stop = self.engine.wait_for(guard, deadline, &ticket).err();
+        if stop.is_some() {
+            let request = guard.requests.slot(&ticket).request.get();
+            // SAFETY: a receive on this worker whose request is freed only by `finish`.
+            unsafe { guard.worker.cancel(request) };
+            if !guard.requests.is_done(&ticket) {
+                // Its bytes are moving.
+                return Err(match stop {
+                    Some(Stop::Gone(status)) => {
+                        guard.requests.abandon(ticket);
+                        RecvFailure::Error(gone(status))
+                    }
+                    _ => RecvFailure::Expired(Some(ticket)),
+                });
+            }
+        }
+        let capacity = guard.requests.capacity(&ticket);
+        let (status, received) = guard.requests.finish_recv(ticket);
+        match (status, stop) {
+            (Status::OK, _) => Ok(received),
+            (Status::TRUNCATED, _) => Err(RecvFailure::Error(LinkError::TooLong { capacity })),
+            (_, Some(Stop::Gone(status))) => Err(RecvFailure::Error(gone(status))),
+            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(None)),
+            (status, _) => Err(RecvFailure::Error(failed(guard, "ucp_tag_recv_nbx", status))),
+        }
+    }
+}
+
+impl Link for UcxLink {
+    type Pending = Ticket;
+
+    fn send(&self, messages: &[Message<'_>], deadline: Deadline) -> Result<(), LinkError> {
+        let mut guard = self.engine.lock()?;
+        if guard.child.is_closed() {
+            return Err(LinkError::Closed);
+        }
+        let mut window: [Option<Ticket>; WINDOW] = Default::default();
+        let mut result = Ok(());
+        for (i, message) in messages.iter().enumerate() {
+            let place = &mut window[i % WINDOW];
+            result = place.take().map_or(Ok(()), |ticket| self.finish_send(&mut guard, ticket, deadline));
+            if result.is_ok() {
+                result = self.post_send(&mut guard, message).map(|ticket| *place = ticket);
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        for i in 0..WINDOW {
+            // In order: the oldest is where the next would go.
+            if let Some(ticket) = window[(messages.len() + i) % WINDOW].take() {
+                let finished = self.finish_send(&mut guard, ticket, deadline);
+                result = result.and(finished);
+            }
+        }
+        result
+    }
+
+    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Ticket>> {
+        let mut guard = self.engine.lock().map_err(RecvFailure::Error)?;
+        if guard.child.is_closed() {
+            return Err(RecvFailure::Error(LinkError::Closed));
+        }
+        let ticket = guard.requests.take();
+        let slot = guard.requests.slot(&ticket);
+        let place = place(slot, target);
+        let tag = if self.kinds {
+            (self.recv_tag | lane_bit(lane), !(KIND_MASK & !CONTROL_BIT))
+        } else {
+            (self.recv_tag, u64::MAX)
+        };
+        // SAFETY: the bytes are the slot's own or a block that the slot now holds alone; it lives until it is done.
+        let request = unsafe { guard.worker.tag_recv(place, tag, slot) };
+        match Status::of_ptr(request) {
+            Status::IN_PROGRESS => slot.request.set(request),
+            status => {
+                guard.requests.finish(ticket);
+                return Err(RecvFailure::Error(failed(&guard, "ucp_tag_recv_nbx", status)));
+            }
+        }
+        self.finish_recv(&mut guard, ticket, deadline)
+    }
+
+    fn resume(&self, pending: Ticket, deadline: Deadline) -> Result<Received, RecvFailure<Ticket>> {
+        let mut guard = self.engine.lock().map_err(RecvFailure::Error)?;
+        self.finish_recv(&mut guard, pending, deadline)
+    }
+
+    fn close(&self, deadline: Deadline) -> Result<(), LinkError> {
+        let mut guard = self.engine.lock()?;
+        if guard.child.is_closed() {
+            return Ok(());
+        }
+        let flushed = self.flush(&mut guard, deadline);
+        let ticket = guard.requests.take();
+        let Locked { child, requests, .. } = &mut *guard;
+        let slot = requests.slot(&ticket);
+        // SAFETY: the slot lives until it is done or the worker is destroyed.
+        let request = unsafe { child.close(flushed.is_err(), slot) };
+        if Status::of_ptr(request) == Status::IN_PROGRESS {
+            slot.request.set(request);
+            let within = Instant::now() + CLOSE_WITHIN;
+            let end = deadline.map_or(within, |deadline| deadline.max(within));
+            if self.engine.wait_for(&mut guard, Some(end), &ticket).is_err() {
+                guard.requests.abandon(ticket);
+                return flushed;
+            }
+        }
+        guard.requests.finish(ticket);
+        flushed
+    }
+}
+
+impl UcxLink {
+    fn flush(&self, guard: &mut Guard<'_, Endpoint>, deadline: Deadline) -> Result<(), LinkError> {
+        let ticket = guard.requests.take();
+        let slot = guard.requests.slot(&ticket);
+        // SAFETY: the slot lives until it is done or the worker is destroyed.
+        let request = unsafe { guard.child.flush(slot) };
+        match Status::of_ptr(request) {
+            Status::OK => {
+                guard.requests.finish(ticket);
+                Ok(())
+            }
+            Status::IN_PROGRESS => {
+                slot.request.set(request);
+                self.finish_send(guard, ticket, deadline)
+            }
+            status => {
+                guard.requests.finish(ticket);
+                Err(failed(guard, "ucp_ep_flush_nbx", status))
+            }
+        }
+    }
+}
+
+fn lane_bit(lane: Lane) -> u64 {
+    match lane {
+        Lane::Data => 0,
+        Lane::Control => CONTROL_BIT,
+    }
+}
+
+fn stopped(stop: Stop) -> LinkError {
+    match stop {
+        Stop::Expired => LinkError::Expired,
+        Stop::Gone(status) => gone(status),
+    }
+}
+
+fn gone(status: Status) -> LinkError {
+    LinkError::Gone { cause: status.to_string() }
+}
+
+/// The error of an operation: when the endpoint has failed, that is the cause.
+fn failed(guard: &Guard<'_, Endpoint>, operation: &'static str, status: Status) -> LinkError {
+    match guard.child.failure() {
+        Some(failure) => gone(failure),
+        None if status.is_disconnect() => gone(status),
+        None => LinkError::Failed { operation, cause: status.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Storage;
+
+    const SPIN: Duration = Duration::from_micros(50);
+
+    fn soon() -> Deadline {
+        Some(Instant::now() + Duration::from_secs(20))
+    }
+
+    fn pair(settings: &Settings) -> (UcxLink, UcxLink) {
+        let listener = UcxListener::bind("127.0.0.1:0".parse().expect("literal"), settings, SPIN).expect("bind");
+        let address = listener.local_addr();
+        let settings = settings.clone();
+        let client = std::thread::spawn(move || {
+            Connecting::to(address, &settings, SPIN).expect("connect").establish(soon()).expect("establish")
+        });
+        let server = listener.accept(soon()).expect("accept").establish(soon()).expect("establish");
+        (client.join().expect("client"), server)
+    }
+
+    fn transports() -> [Settings; 2] {
+        [Settings::default(), Settings { chosen: vec![("TLS".into(), "tcp".into())] }]
+    }
+
+    #[test]
+    fn messages_arrive_in_order_with_kind_and_length() {
+        for settings in transports() {
+            let (a, b) = pair(&settings);
+            assert!(a.has_kinds() && b.has_kinds());
+            let block = Storage::from_bytes(&[7; 100_000]);
+            let sender = std::thread::spawn(move || {
+                for i in 0..100_u8 {
+                    let small = Message { lane: Lane::Data, kind: Kind(1), payload: Payload::Small(&[i; 3]) };
+                    let payload = Payload::Block { storage: &block, offset: 10, len: 90_000 };
+                    a.send(&[small, Message { lane: Lane::Data, kind: Kind(2), payload }], soon()).expect("send");
+                }
+                a
+            });
+            let mut into = Storage::zeroed(100_000);
+            for i in 0..100_u8 {
+                let got = b.recv(Lane::Data, Target::Small, soon()).expect("small");
+                assert_eq!((got.kind, got.len, &got.small[..3]), (Kind(1), 3, &[i; 3][..]));
+                let got = b.recv(Lane::Data, Target::Block(into), soon()).expect("block");
+                assert_eq!((got.kind, got.len), (Kind(2), 90_000));
+                into = got.block.expect("block");
+                assert!(into.as_bytes()[..90_000].iter().all(|&x| x == 7));
+            }
+            let a = sender.join().expect("sender");
+            println!("{:?}", a.transports());
+            drop(a);
+        }
+    }
+
+    #[test]
+    fn an_expired_receive_loses_nothing() {
+        let (a, b) = pair(&Settings::default());
+        let expired = b.recv(Lane::Data, Target::Small, Some(Instant::now()));
+        assert!(matches!(expired, Err(RecvFailure::Expired(None))), "{expired:?}");
+        let message = Message { lane: Lane::Data, kind: Kind(3), payload: Payload::Small(b"late") };
+        a.send(&[message], soon()).expect("send");
+        let got = b.recv(Lane::Data, Target::Small, soon()).expect("recv");
+        assert_eq!((got.kind, &got.small[..got.len]), (Kind(3), &b"late"[..]));
+    }
+
+    #[test]
+    fn a_close_is_seen_after_what_was_sent_before() {
+        for settings in transports() {
+            let (a, b) = pair(&settings);
+            let message = Message { lane: Lane::Data, kind: Kind(3), payload: Payload::Small(b"last") };
+            a.send(&[message], soon()).expect("send");
+            a.close(soon()).expect("close");
+            assert_eq!(b.recv(Lane::Data, Target::Small, soon()).expect("recv").len, 4);
+            let gone = b.recv(Lane::Data, Target::Small, soon());
+            assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_too_long_is_an_error() {
+        let (a, b) = pair(&Settings::default());
+        let block = Storage::zeroed(100);
+        let payload = Payload::Block { storage: &block, offset: 0, len: 100 };
+        a.send(&[Message { lane: Lane::Data, kind: Kind::PLAIN, payload }], soon()).expect("send");
+        let got = b.recv(Lane::Data, Target::Small, soon());
+        assert!(matches!(got, Err(RecvFailure::Error(LinkError::TooLong { capacity: 16 }))), "{got:?}");
+    }
+}

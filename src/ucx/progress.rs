@@ -1,0 +1,286 @@
+//! [`Engine`]: one worker behind one lock, and who progresses it.
+//!
+//! **Whoever waits drives.** A caller that waits takes the lock and progresses the worker itself: first it spins, then
+//! it arms the worker, gives the lock up and polls the event fd. If another caller is polling already it sleeps on the
+//! engine's condition instead, and the driver wakes it when something has completed or when the driver leaves. Nobody
+//! progresses a worker for which nobody waits: UCX takes in every message that arrives, and what nobody asked for
+//! would pile up in memory.
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::endpoint::Endpoint;
+use super::listener::Listener;
+use super::request::{Requests, Ticket};
+use super::status::Status;
+use super::worker::Worker;
+use crate::link::{Deadline, LinkError};
+
+/// A sleeping driver looks around this often, whatever the event fd says.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// How long to sleep when the worker has work that no event announces, such as a send into a full ring.
+const SHORTEST_NAP: Duration = Duration::from_micros(20);
+const LONGEST_NAP: Duration = Duration::from_micros(500);
+/// How often in a row progress must find nothing before a broken connection counts as drained.
+const DRAINED_AFTER: u32 = 32;
+
+/// What an engine drives beside the worker.
+pub(super) trait Driven: fmt::Debug {
+    /// Why waiting has become pointless, if it has.
+    fn failure(&self) -> Option<Status>;
+    /// Gives the C object back before the worker is destroyed.
+    fn release(&mut self, worker: &Worker, requests: &mut Requests);
+}
+
+/// All that the lock protects.
+#[derive(Debug)]
+pub(super) struct Locked<T: Driven> {
+    pub(super) child: T,
+    pub(super) requests: Requests,
+    pub(super) worker: Worker,
+    /// Somebody polls the event fd.
+    driver: bool,
+    /// How many sleep on the condition.
+    followers: usize,
+    /// The completions that followers know of.
+    announced: u64,
+}
+
+// SAFETY: the raw pointers inside (worker, endpoint or listener, requests) may be used by any one thread at a time,
+// which is what UCX's thread mode SERIALIZED allows and what the engine's lock ensures.
+unsafe impl<T: Driven> Send for Locked<T> {}
+
+impl<T: Driven> Drop for Locked<T> {
+    fn drop(&mut self) {
+        if !super::fork::in_child() {
+            self.child.release(&self.worker, &mut self.requests);
+        }
+        // Callbacks may run until here; the boxed state of the child and of the slots is freed after this.
+        self.worker.destroy();
+    }
+}
+
+/// Why a wait ended without what was waited for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    Expired,
+    /// The connection failed, and what had arrived before was taken in.
+    Gone(Status),
+}
+
+#[derive(Debug)]
+pub(super) struct Engine<T: Driven> {
+    locked: Mutex<Locked<T>>,
+    condition: Condvar,
+    event_fd: RawFd,
+    spin: Duration,
+}
+
+pub(super) type Guard<'a, T> = MutexGuard<'a, Locked<T>>;
+
+impl<T: Driven> Engine<T> {
+    pub(super) fn new(worker: Worker, child: T, spin: Duration) -> Self {
+        let event_fd = worker.event_fd();
+        let requests = Requests::new();
+        let locked = Locked { child, requests, worker, driver: false, followers: 0, announced: 0 };
+        Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin }
+    }
+
+    pub(super) fn lock(&self) -> Result<Guard<'_, T>, LinkError> {
+        if super::fork::in_child() {
+            return Err(LinkError::Forked);
+        }
+        Ok(self.locked.lock())
+    }
+
+    /// Waits until `ready`, driving the worker or following who does.
+    pub(super) fn wait(
+        &self,
+        guard: &mut Guard<'_, T>,
+        deadline: Deadline,
+        ready: impl Fn(&Locked<T>) -> bool,
+    ) -> Result<(), Stop> {
+        let result = self.wait_inner(guard, deadline, ready);
+        if guard.followers > 0 {
+            // Our progress may have completed what they wait for, and one of them has to drive now.
+            self.condition.notify_all();
+        }
+        result
+    }
+
+    /// Waits for one operation.
+    pub(super) fn wait_for(&self, guard: &mut Guard<'_, T>, deadline: Deadline, ticket: &Ticket) -> Result<(), Stop> {
+        self.wait(guard, deadline, |locked| locked.requests.is_done(ticket))
+    }
+
+    fn wait_inner(
+        &self,
+        guard: &mut Guard<'_, T>,
+        deadline: Deadline,
+        ready: impl Fn(&Locked<T>) -> bool,
+    ) -> Result<(), Stop> {
+        let mut spin = Spin::new(self.spin);
+        let mut nap = SHORTEST_NAP;
+        loop {
+            let moved = guard.worker.progress();
+            if ready(guard) {
+                return Ok(());
+            }
+            if let Some(status) = guard.child.failure() {
+                drain(guard);
+                return if ready(guard) { Ok(()) } else { Err(Stop::Gone(status)) };
+            }
+            self.announce(guard);
+            match spin.turn(moved) {
+                Turn::Again => continue,
+                Turn::LookAround => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(Stop::Expired);
+                    }
+                    // Another thread that wants to post may have the lock for a moment.
+                    MutexGuard::bump(guard);
+                }
+                Turn::Sleep => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(Stop::Expired);
+                    }
+                    if self.sleep(guard, deadline, nap) {
+                        spin = Spin::new(self.spin);
+                        nap = SHORTEST_NAP;
+                    } else {
+                        nap = (nap * 2).min(LONGEST_NAP);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps until an event, a wake-up, or the deadline; if events cannot be awaited now, for a nap. Says which.
+    fn sleep(&self, guard: &mut Guard<'_, T>, deadline: Deadline, nap: Duration) -> bool {
+        let armed = guard.worker.arm().unwrap_or_else(|error| {
+            log::warn!("{error}");
+            false
+        });
+        let longest = if armed { LONGEST_SLEEP } else { nap };
+        let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
+        if guard.driver {
+            guard.followers += 1;
+            self.condition.wait_for(guard, time);
+            guard.followers -= 1;
+        } else {
+            guard.driver = true;
+            MutexGuard::unlocked(guard, || poll(self.event_fd, time));
+            guard.driver = false;
+        }
+        armed
+    }
+
+    /// Wakes followers if anything has completed since they went to sleep.
+    fn announce(&self, guard: &mut Guard<'_, T>) {
+        if guard.followers > 0 && guard.announced != guard.requests.completions() {
+            guard.announced = guard.requests.completions();
+            self.condition.notify_all();
+        }
+    }
+}
+
+/// Takes in what a broken connection has still delivered.
+fn drain<T: Driven>(guard: &mut Guard<'_, T>) {
+    let mut quiet = 0;
+    while quiet < DRAINED_AFTER {
+        quiet = if guard.worker.progress() { 0 } else { quiet + 1 };
+    }
+}
+
+/// Polls `fd` for reading.
+fn poll(fd: RawFd, time: Duration) {
+    let mut pollfd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
+    // SAFETY: one pollfd and a timespec that live during the call. An interrupted call is a short sleep.
+    unsafe { libc::ppoll(&mut pollfd, 1, &time, std::ptr::null()) };
+}
+
+enum Turn {
+    Again,
+    LookAround,
+    Sleep,
+}
+
+/// Decides between another turn and sleep.
+struct Spin {
+    limit: Duration,
+    since: Option<Instant>,
+    turns: u32,
+}
+
+impl Spin {
+    /// Turns between two looks at the clock.
+    const LOOK_EVERY: u32 = 32;
+
+    fn new(limit: Duration) -> Self {
+        Self { limit, since: None, turns: 0 }
+    }
+
+    fn turn(&mut self, moved: bool) -> Turn {
+        self.turns += 1;
+        if moved {
+            self.since = None;
+        }
+        if self.turns % Self::LOOK_EVERY != 0 {
+            std::hint::spin_loop();
+            return Turn::Again;
+        }
+        let now = Instant::now();
+        match self.since {
+            _ if moved => Turn::LookAround,
+            Some(since) if now - since >= self.limit => Turn::Sleep,
+            Some(_) => Turn::LookAround,
+            None => {
+                self.since = Some(now);
+                Turn::LookAround
+            }
+        }
+    }
+}
+
+/// Cancels or closes everything and progresses until nothing is under way, or for at most this long.
+const RELEASE_WITHIN: Duration = Duration::from_millis(500);
+
+impl Driven for Endpoint {
+    fn failure(&self) -> Option<Status> {
+        self.failure()
+    }
+
+    fn release(&mut self, worker: &Worker, requests: &mut Requests) {
+        for request in requests.unfinished().collect::<Vec<_>>() {
+            // SAFETY: a live worker under its lock, and a request whose callback has not run.
+            unsafe { worker.cancel(request) }
+        }
+        if self.is_closed() {
+            return;
+        }
+        let ticket = requests.take();
+        // SAFETY: the slots live until the worker is destroyed.
+        let close = unsafe { self.close(true, requests.slot(&ticket)) };
+        if Status::of_ptr(close) == Status::IN_PROGRESS {
+            requests.slot(&ticket).request.set(close);
+            let end = Instant::now() + RELEASE_WITHIN;
+            while !requests.is_done(&ticket) && Instant::now() < end {
+                worker.progress();
+            }
+        }
+    }
+}
+
+impl Driven for Listener {
+    fn failure(&self) -> Option<Status> {
+        None
+    }
+
+    fn release(&mut self, _: &Worker, _: &mut Requests) {
+        self.destroy();
+    }
+}

@@ -1,0 +1,171 @@
+//! [`Requests`]: the operations under way on one worker, and the memory that C may touch for them.
+//!
+//! A slot lives in a box, so that C can keep its address. It owns every byte of its operation until the completion
+//! callback has run; who gives up on an operation leaves the slot behind ([`Requests::abandon`]) and the slot is
+//! freed after the callback. Slots are reused: posting allocates nothing in the steady state.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ptr;
+
+use crate::link::{Kind, Received, Target, SMALL_BYTES};
+use crate::storage::Storage;
+
+use super::status::Status;
+
+/// Names a slot until [`Requests::finish`] or [`Requests::abandon`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(usize);
+
+/// Where callbacks count completions, so that a driver notices that it completed somebody else's operation.
+pub(super) type Completions = Cell<u64>;
+
+/// One operation. All fields are cells: the callback writes them while the engine holds shared references.
+pub(super) struct Slot {
+    pub(super) done: Cell<bool>,
+    pub(super) status: Cell<Status>,
+    pub(super) len: Cell<usize>,
+    pub(super) tag: Cell<u64>,
+    /// UCX's request, to be freed once done; null while the slot is unused.
+    pub(super) request: Cell<*mut libc::c_void>,
+    /// The bytes of a short message.
+    pub(super) small: Cell<[u8; SMALL_BYTES]>,
+    /// The block that C reads or writes.
+    block: Cell<Option<Storage>>,
+    /// How many bytes a receive has room for.
+    pub(super) capacity: Cell<usize>,
+    pub(super) completions: *const Completions,
+}
+
+#[derive(Debug)]
+pub(super) struct Requests {
+    // Boxed because C keeps the slots' addresses while the vector grows.
+    #[allow(clippy::vec_box)]
+    slots: Vec<Box<Slot>>,
+    free: Vec<usize>,
+    abandoned: Vec<usize>,
+    completions: Box<Completions>,
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").field("done", &self.done).field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), abandoned: Vec::new(), completions: Box::default() }
+    }
+
+    /// A slot for a new operation.
+    pub(super) fn take(&mut self) -> Ticket {
+        if !self.abandoned.is_empty() {
+            self.reap();
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Box::new(Slot {
+                done: Cell::new(false),
+                status: Cell::new(Status::OK),
+                len: Cell::new(0),
+                tag: Cell::new(0),
+                request: Cell::new(ptr::null_mut()),
+                small: Cell::new([0; SMALL_BYTES]),
+                block: Cell::new(None),
+                capacity: Cell::new(0),
+                completions: &*self.completions,
+            }));
+            self.slots.len() - 1
+        });
+        self.slots[index].done.set(false);
+        Ticket(index)
+    }
+
+    pub(super) fn slot(&self, ticket: &Ticket) -> &Slot {
+        &self.slots[ticket.0]
+    }
+
+    pub(super) fn is_done(&self, ticket: &Ticket) -> bool {
+        self.slot(ticket).done.get()
+    }
+
+    pub(super) fn capacity(&self, ticket: &Ticket) -> usize {
+        self.slot(ticket).capacity.get()
+    }
+
+    /// Keeps `block` alive until the operation is done.
+    pub(super) fn hold(&self, ticket: &Ticket, block: Storage) {
+        self.slot(ticket).block.set(Some(block));
+    }
+
+    /// Ends a slot whose operation is done (or never began): its status and its block.
+    pub(super) fn finish(&mut self, ticket: Ticket) -> (Status, Option<Storage>) {
+        let slot = &self.slots[ticket.0];
+        free_request(slot);
+        let result = (slot.status.get(), slot.block.take());
+        self.free.push(ticket.0);
+        result
+    }
+
+    /// Ends the slot of a receive.
+    pub(super) fn finish_recv(&mut self, ticket: Ticket) -> (Status, Received) {
+        let slot = self.slot(&ticket);
+        let received = Received {
+            kind: Kind((slot.tag.get() & crate::link::handshake::KIND_MASK) as u8),
+            len: slot.len.get(),
+            small: slot.small.get(),
+            block: None,
+        };
+        let (status, block) = self.finish(ticket);
+        (status, Received { block, ..received })
+    }
+
+    /// Gives up on an operation; its slot stays until the callback has run.
+    pub(super) fn abandon(&mut self, ticket: Ticket) {
+        self.abandoned.push(ticket.0);
+    }
+
+    fn reap(&mut self) {
+        let Self { slots, free, abandoned, .. } = self;
+        abandoned.retain(|&index| {
+            let slot = &slots[index];
+            if slot.done.get() {
+                free_request(slot);
+                slot.block.set(None);
+                free.push(index);
+            }
+            !slot.done.get()
+        });
+    }
+
+    pub(super) fn completions(&self) -> u64 {
+        self.completions.get()
+    }
+
+    /// Every request that has not completed; for cancelling all before the worker goes.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = *mut libc::c_void> + '_ {
+        self.slots.iter().filter(|s| !s.done.get()).map(|s| s.request.get()).filter(|r| !r.is_null())
+    }
+}
+
+fn free_request(slot: &Slot) {
+    let request = slot.request.replace(ptr::null_mut());
+    if !request.is_null() {
+        // SAFETY: UCX's own request, whose callback has run; freed once, since the slot forgets it here.
+        unsafe { ucx_sys::ucp_request_free(request) }
+    }
+}
+
+/// The address and length that C gets for a target, after the slot has taken the target over.
+pub(super) fn place(slot: &Slot, target: Target) -> (*mut libc::c_void, usize) {
+    let place = match target {
+        Target::Small => (slot.small.as_ptr().cast(), SMALL_BYTES),
+        Target::Block(block) => {
+            let place = (block.as_ptr().cast(), block.len());
+            slot.block.set(Some(block));
+            place
+        }
+    };
+    slot.capacity.set(place.1);
+    place
+}

@@ -1,0 +1,133 @@
+//! [`Worker`]: a UCP worker, the object that moves bytes when it is progressed.
+
+use std::marker::PhantomData;
+use std::os::fd::RawFd;
+use std::ptr;
+use std::sync::Arc;
+
+use super::callback;
+use super::context::Context;
+use super::endpoint::with_slot;
+use super::error::UcxError;
+use super::request::Slot;
+use super::status::{check, Status};
+
+/// Used by one thread at a time: it is neither `Send` nor `Sync`, and only the engine's lock says otherwise.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    raw: ucx_sys::ucp_worker_h,
+    event_fd: RawFd,
+    /// Set once the C object is gone.
+    destroyed: bool,
+    context: Arc<Context>,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Worker {
+    pub(crate) fn new(context: Arc<Context>) -> Result<Self, UcxError> {
+        let params = ucx_sys::ucp_worker_params_t {
+            field_mask: u64::from(ucx_sys::UCP_WORKER_PARAM_FIELD_THREAD_MODE),
+            thread_mode: ucx_sys::UCS_THREAD_MODE_SERIALIZED,
+            ..Default::default()
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: a live context, filled parameters, a place for the result.
+        let status = Status(unsafe { ucx_sys::ucp_worker_create(context.as_ptr(), &params, &mut raw) });
+        match status {
+            Status::OK => {}
+            Status::NO_DEVICE => return Err(super::context::no_transport(status, context.settings())),
+            status => return Err(UcxError::Status { operation: "ucp_worker_create", status }),
+        }
+        let mut worker = Self { raw, event_fd: -1, destroyed: false, context, not_send: PhantomData };
+        worker.check_thread_mode()?;
+        // SAFETY: a live worker of a context with the wakeup feature.
+        let status = unsafe { ucx_sys::ucp_worker_get_efd(worker.raw, &mut worker.event_fd) };
+        check("ucp_worker_get_efd", status)?;
+        Ok(worker)
+    }
+
+    /// A UCX without thread support grants less than it was asked for, silently.
+    fn check_thread_mode(&self) -> Result<(), UcxError> {
+        let mut attr = ucx_sys::ucp_worker_attr_t {
+            field_mask: u64::from(ucx_sys::UCP_WORKER_ATTR_FIELD_THREAD_MODE),
+            ..Default::default()
+        };
+        // SAFETY: a live worker; the mask says which field is filled in.
+        check("ucp_worker_query", unsafe { ucx_sys::ucp_worker_query(self.raw, &mut attr) })?;
+        if attr.thread_mode == ucx_sys::UCS_THREAD_MODE_SINGLE {
+            return Err(UcxError::ThreadMode);
+        }
+        Ok(())
+    }
+
+    /// Moves what can be moved and runs the callbacks of what that completed. Says whether anything happened.
+    pub(super) fn progress(&self) -> bool {
+        // SAFETY: a live worker, and the engine's lock keeps other threads out. Callbacks never call progress.
+        unsafe { ucx_sys::ucp_worker_progress(self.raw) != 0 }
+    }
+
+    /// Makes the event fd readable at the next event. `false`: there are events now, or work that no event announces.
+    pub(super) fn arm(&self) -> Result<bool, UcxError> {
+        // SAFETY: a live worker.
+        match Status(unsafe { ucx_sys::ucp_worker_arm(self.raw) }) {
+            Status::OK => Ok(true),
+            Status::BUSY => Ok(false),
+            status => Err(UcxError::Status { operation: "ucp_worker_arm", status }),
+        }
+    }
+
+    /// Becomes readable after [`Worker::arm`]; lives as long as the worker.
+    pub(super) fn event_fd(&self) -> RawFd {
+        self.event_fd
+    }
+
+    /// Posts a receive of the next message whose tag equals `tag` under `mask`, of at most `len` bytes. Gives a
+    /// request or an error; also what completes at once runs the callback, since UCX 1.13 describes the message
+    /// nowhere else (it passes over `UCP_OP_ATTR_FIELD_RECV_INFO`).
+    ///
+    /// # Safety
+    /// `data` stays writable and untouched, and `slot` alive, until the slot is done.
+    pub(super) unsafe fn tag_recv(
+        &self,
+        (data, len): (*mut libc::c_void, usize),
+        (tag, mask): (u64, u64),
+        slot: &Slot,
+    ) -> ucx_sys::ucs_status_ptr_t {
+        let mut param = with_slot(slot);
+        param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        param.cb.recv = Some(callback::tag_received);
+        // SAFETY: a live worker under its lock; the rest by the caller's promise.
+        unsafe { ucx_sys::ucp_tag_recv_nbx(self.raw, data, len, tag, mask, &param) }
+    }
+
+    /// Cancels a receive. If it had not begun, its callback runs now.
+    ///
+    /// # Safety
+    /// `request` is a receive posted on this worker that has not been freed.
+    pub(super) unsafe fn cancel(&self, request: *mut libc::c_void) {
+        // SAFETY: a live worker under its lock; the request by the caller's promise.
+        unsafe { ucx_sys::ucp_request_cancel(self.raw, request) }
+    }
+
+    pub(super) fn as_ptr(&self) -> ucx_sys::ucp_worker_h {
+        self.raw
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Ends the worker; afterwards UCX touches no buffer and runs no callback of it.
+    pub(super) fn destroy(&mut self) {
+        if !std::mem::replace(&mut self.destroyed, true) && !super::fork::in_child() {
+            // SAFETY: live until here, and never used again.
+            unsafe { ucx_sys::ucp_worker_destroy(self.raw) }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.destroy();
+    }
+}

@@ -78,9 +78,10 @@ pub(crate) struct Received {
 /// Why a receive gave no message.
 #[derive(Debug)]
 pub(crate) enum RecvFailure<P> {
-    /// The deadline passed. Nothing is lost: either the message had not begun to arrive, or the receive goes on in
-    /// the background and is taken up again by [`Link::resume`].
-    Expired(Option<P>),
+    /// The deadline passed before the message had begun to arrive. Nothing is lost, and the block comes back.
+    Expired(Option<Storage>),
+    /// The deadline passed while bytes were arriving: the receive goes on and is taken up by [`Link::resume`].
+    Underway(P),
     /// The link is finished.
     Error(LinkError),
 }
@@ -101,7 +102,10 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Goes on with a receive whose deadline had passed.
     fn resume(&self, pending: Self::Pending, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
 
-    /// Flushes and closes this end. Closing twice is nothing.
+    /// Whether the peer understands kinds, so that messages have them and there is a control lane.
+    fn has_kinds(&self) -> bool;
+
+    /// Closes this end, after everything sent has been handed over. Closing twice is nothing.
     fn close(&self, deadline: Deadline) -> Result<(), LinkError>;
 }
 

@@ -10,15 +10,26 @@ use super::context::loaded_version;
 use super::error::UcxError;
 use super::status::{check, Status};
 
-/// Settings that make a pipe fast: the variable without `UCX_`, the name that versions before 1.14 understand in
-/// `ucp_config_modify` (they know a transport's settings only by their bare names), and the value. Each is skipped if
-/// the environment sets it.
-const DEFAULTS: &[(&str, &str, &str)] = &[
+/// A setting that makes a pipe fast.
+struct Preset {
+    /// The variable without `UCX_`. If the environment sets it, that holds.
+    name: &'static str,
+    /// The name for `ucp_config_modify` before 1.14, which knows a transport's settings only by their bare names.
+    bare: &'static str,
+    value: &'static str,
+    /// The names in `UCX_TLS` of which one must be allowed: UCX warns of settings that nothing reads.
+    of: &'static [&'static str],
+}
+
+const SHARED_MEMORY: &[&str] = &["all", "shm", "sm", "mm", "posix", "sysv", "xpmem"];
+const TCP: &[&str] = &["all", "tcp"];
+
+const PRESETS: &[Preset] = &[
     // Without it UCX leaves shared memory out as soon as peer failures are to be reported, and one host means TCP.
-    ("MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"),
-    // 8 kB by default; large segments are several times faster over TCP.
-    ("TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "256k"),
-    ("TCP_RX_SEG_SIZE", "RX_SEG_SIZE", "256k"),
+    Preset { name: "MM_ERROR_HANDLING", bare: "MM_ERROR_HANDLING", value: "y", of: SHARED_MEMORY },
+    // 8 kB by default; large segments are several times faster.
+    Preset { name: "TCP_TX_SEG_SIZE", bare: "TX_SEG_SIZE", value: "256k", of: TCP },
+    Preset { name: "TCP_RX_SEG_SIZE", bare: "RX_SEG_SIZE", value: "256k", of: TCP },
 ];
 
 /// What the user asked for; two pipes with equal settings share a context.
@@ -26,6 +37,22 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
 pub(crate) struct Settings {
     /// Name without `UCX_`, value; later ones win.
     pub(crate) chosen: Vec<(String, String)>,
+}
+
+impl Settings {
+    /// What was chosen for `name`, or else the environment's value.
+    pub(super) fn effective(&self, name: &str) -> Option<String> {
+        let chosen = self.chosen.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+        chosen.or_else(|| std::env::var(format!("UCX_{name}")).ok())
+    }
+}
+
+/// Whether the transport list `tls`, in UCX's syntax, allows one of these.
+fn allows(tls: Option<&str>, names: &[&str]) -> bool {
+    let Some(tls) = tls else { return true };
+    let (negated, list) = tls.strip_prefix('^').map_or((false, tls), |list| (true, list));
+    let named = list.split(',').any(|item| names.contains(&item.trim()));
+    named != negated
 }
 
 /// A `ucp_config_t`, released on drop.
@@ -41,13 +68,13 @@ impl Config {
         // SAFETY: null prefix and file mean the defaults; `raw` receives the configuration.
         check("ucp_config_read", unsafe { ucx_sys::ucp_config_read(ptr::null(), ptr::null(), &mut raw) })?;
         let config = Self { raw };
-        for (name, bare, value) in DEFAULTS {
-            let chosen = settings.chosen.iter().any(|(n, _)| n == name);
-            if !chosen && std::env::var_os(format!("UCX_{name}")).is_none() {
-                let known_as = if loaded_version() < (1, 14) { bare } else { name };
+        let tls = settings.effective("TLS");
+        for preset in PRESETS {
+            if settings.effective(preset.name).is_none() && allows(tls.as_deref(), preset.of) {
+                let name = if loaded_version() < (1, 14) { preset.bare } else { preset.name };
                 // A version that does not know the name is no error: it is only slower.
-                if let Err(error) = config.modify(known_as, value) {
-                    log::debug!("default not applied: {error}");
+                if let Err(error) = config.modify(name, preset.value) {
+                    log::debug!("preset not applied: {error}");
                 }
             }
         }
@@ -78,5 +105,23 @@ impl Drop for Config {
     fn drop(&mut self) {
         // SAFETY: read in `read`, released once.
         unsafe { ucx_sys::ucp_config_release(self.raw) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transport_lists_are_understood() {
+        assert!(allows(None, TCP) && allows(Some("all"), TCP) && allows(Some("posix, tcp"), TCP));
+        assert!(!allows(Some("tcp"), SHARED_MEMORY) && !allows(Some("^tcp"), TCP) && allows(Some("^tcp"), SHARED_MEMORY));
+    }
+
+    #[test]
+    fn what_was_chosen_comes_before_the_environment() {
+        let settings = Settings { chosen: vec![("TLS".into(), "tcp".into()), ("TLS".into(), "self".into())] };
+        assert_eq!(settings.effective("TLS").as_deref(), Some("self"));
+        assert_eq!(settings.effective("NO_SUCH_SETTING_ANYWHERE"), None);
     }
 }

@@ -80,10 +80,7 @@ impl Drop for Context {
 }
 
 pub(super) fn no_transport(status: Status, settings: &Settings) -> UcxError {
-    let setting = |name: &str| {
-        let chosen = settings.chosen.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-        chosen.or_else(|| std::env::var(format!("UCX_{name}")).ok()).unwrap_or_else(|| "unset".to_owned())
-    };
+    let setting = |name: &str| settings.effective(name).unwrap_or_else(|| "unset".to_owned());
     UcxError::NoTransport { status, tls: setting("TLS"), devices: setting("NET_DEVICES") }
 }
 

@@ -34,6 +34,9 @@ pub(crate) enum EstablishError {
     Ucx(#[from] UcxError),
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The listener refuses this client, or its UCX this one's.
+    #[error("{0}")]
+    Rejected(String),
     #[error("the peer's greeting has a wrong checksum: it is no tensordict pipe, or speaks another version")]
     Greeting,
 }
@@ -67,25 +70,7 @@ impl Connecting {
 
     /// Exchanges the tags: the listener's side speaks first.
     pub(crate) fn establish(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
-        let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(|error| {
-            UcxError::Os { operation: "reading random bytes", message: error.to_string() }
-        })?;
-        let ours = Hello::ours(u32::from_ne_bytes(random));
-        let mut guard = self.engine.lock()?;
-        let theirs = match self.side {
-            Side::Server => {
-                self.say(&mut guard, ours, deadline)?;
-                self.hear(&mut guard, deadline)?
-            }
-            Side::Client => {
-                let theirs = self.hear(&mut guard, deadline)?;
-                self.say(&mut guard, ours, deadline)?;
-                theirs
-            }
-        };
-        let transports = guard.child.transports();
-        drop(guard);
+        let (ours, theirs, transports) = self.greet(deadline)?;
         let local = !transports.is_empty()
             && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
         Ok(UcxLink {
@@ -99,13 +84,37 @@ impl Connecting {
         })
     }
 
-    fn say(&self, guard: &mut Guard<'_, Endpoint>, hello: Hello, deadline: Deadline) -> Result<(), LinkError> {
+    fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|error| {
+            UcxError::Os { operation: "reading random bytes", message: error.to_string() }
+        })?;
+        let ours = Hello::ours(u32::from_ne_bytes(random));
+        let mut guard = self.engine.lock()?;
+        let exchanged = match self.side {
+            Side::Server => {
+                self.say(&mut guard, ours, deadline).and_then(|()| self.hear(&mut guard, deadline))
+            }
+            Side::Client => self.hear(&mut guard, deadline).and_then(|theirs| {
+                self.say(&mut guard, ours, deadline)?;
+                Ok(theirs)
+            }),
+        };
+        match (exchanged, guard.child.failure()) {
+            (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
+            (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn say(&self, guard: &mut Guard<'_, Endpoint>, hello: Hello, deadline: Deadline) -> Result<(), EstablishError> {
         let ticket = guard.requests.take();
         let slot = guard.requests.slot(&ticket);
         slot.small.set(hello.encode());
         // SAFETY: the bytes are the slot's own, and the slot lives until it is done or the worker is destroyed.
         let request = unsafe { guard.child.stream_send(slot.small.as_ptr().cast(), HELLO_BYTES, slot) };
-        self.settle(guard, "ucp_stream_send_nbx", request, ticket, deadline).map(|_| ())
+        self.settle(guard, "ucp_stream_send_nbx", request, ticket, deadline)?;
+        Ok(())
     }
 
     fn hear(&self, guard: &mut Guard<'_, Endpoint>, deadline: Deadline) -> Result<Hello, EstablishError> {
@@ -197,11 +206,6 @@ impl UcxLink {
         self.peer
     }
 
-    /// Whether the peer is one of ours, so that messages have kinds and there is a control lane.
-    pub(crate) fn has_kinds(&self) -> bool {
-        self.kinds
-    }
-
     /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
     pub(crate) fn transports(&self) -> &[String] {
         &self.transports
@@ -278,7 +282,7 @@ impl UcxLink {
                         guard.requests.abandon(ticket);
                         RecvFailure::Error(gone(status))
                     }
-                    _ => RecvFailure::Expired(Some(ticket)),
+                    _ => RecvFailure::Underway(ticket),
                 });
             }
         }
@@ -288,7 +292,7 @@ impl UcxLink {
             (Status::OK, _) => Ok(received),
             (Status::TRUNCATED, _) => Err(RecvFailure::Error(LinkError::TooLong { capacity })),
             (_, Some(Stop::Gone(status))) => Err(RecvFailure::Error(gone(status))),
-            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(None)),
+            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(received.block)),
             (status, _) => Err(RecvFailure::Error(failed(guard, "ucp_tag_recv_nbx", status))),
         }
     }
@@ -352,6 +356,10 @@ impl Link for UcxLink {
     fn resume(&self, pending: Ticket, deadline: Deadline) -> Result<Received, RecvFailure<Ticket>> {
         let mut guard = self.engine.lock().map_err(RecvFailure::Error)?;
         self.finish_recv(&mut guard, pending, deadline)
+    }
+
+    fn has_kinds(&self) -> bool {
+        self.kinds
     }
 
     fn close(&self, deadline: Deadline) -> Result<(), LinkError> {

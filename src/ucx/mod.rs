@@ -30,4 +30,5 @@ pub(crate) use address::resolve;
 pub(crate) use config::Settings;
 pub(crate) use context::{loaded_version_text, Context};
 pub(crate) use error::UcxError;
-pub(crate) use link::{UcxLink, UcxListener};
+pub(crate) use link::{Connecting, EstablishError, UcxLink, UcxListener};
+pub(crate) use status::Status;

@@ -1,0 +1,186 @@
+//! How a pipe comes about: connecting with retries, listening, and the errors of both.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::timer::Timer;
+use super::Pipe;
+use crate::error::{Error, Peer, Phase, Result};
+use crate::link::LinkError;
+use crate::options::PipeOptions;
+use crate::ucx::{loaded_version_text, resolve, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
+
+/// Between two tries of the same addresses: short at first, since the usual case is a listener that is about to start.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// The least time that one of several addresses gets.
+const SHORTEST_TRY: Duration = Duration::from_millis(250);
+
+impl PipeOptions {
+    /// Connects to the pipe that listens on `host` and `port`.
+    ///
+    /// `host` is a name or an IPv4 or IPv6 address (with a scope if need be: `fe80::1%eth0`). All addresses of a name
+    /// are tried, again and again until [`connect_timeout`](Self::connect_timeout), so that the listener may start a
+    /// little later.
+    ///
+    /// # Errors
+    /// * [`Error::Resolve`]: the name has no address.
+    /// * [`Error::Timeout`] with [`Phase::Connect`]: no listener answered; the cause is what the last try said.
+    /// * [`Error::Refused`]: a listener answered and refused.
+    /// * [`Error::Setup`], [`Error::Options`]: UCX cannot be used with these settings.
+    pub fn connect(&self, host: &str, port: u16) -> Result<Pipe> {
+        self.check()?;
+        let timer = Timer::new(Some(self.connect_timeout));
+        let addresses = resolve(host, port)
+            .map_err(|error| Error::Resolve { host: host.into(), cause: error.to_string().into() })?;
+        let settings = self.settings();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let mut last = None;
+            for (i, address) in addresses.iter().enumerate() {
+                let share = share(timer, addresses.len() - i);
+                match self.try_address(*address, &settings, share) {
+                    Ok(link) => return Ok(self.pipe(link)),
+                    Err(EstablishError::Ucx(error)) if error.status().is_none() => return Err(setup(error)),
+                    Err(EstablishError::Ucx(error @ UcxError::NoTransport { .. })) => return Err(setup(error)),
+                    Err(EstablishError::Rejected(cause)) => {
+                        let ucx = loaded_version_text().into();
+                        return Err(Error::Refused { peer: Peer::new(address), cause: cause.into(), ucx });
+                    }
+                    Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),
+                    Err(error) => last = Some(error),
+                }
+            }
+            let left = timer.deadline.map_or(pause, |d| d.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                let place = if addresses.len() == 1 && addresses[0].ip().to_string() == host {
+                    Peer::new(addresses[0])
+                } else {
+                    Peer::new(format_args!("{host}:{port}"))
+                };
+                return Err(Error::Timeout {
+                    phase: Phase::Connect,
+                    peer: place,
+                    after: self.connect_timeout,
+                    cause: last.map(|e| e.to_string().into()),
+                });
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Listens on `port` of [`bind`](Self::bind) and makes a pipe with the first client that connects. Whoever
+    /// connects later is refused at once.
+    ///
+    /// # Errors
+    /// * [`Error::AddrInUse`]: another program, or another pipe, listens there.
+    /// * [`Error::Timeout`] with [`Phase::Accept`]: nobody connected within [`accept_timeout`](Self::accept_timeout).
+    /// * [`Error::Timeout`] or [`Error::Disconnected`] with [`Phase::Handshake`]: somebody connected, but is no pipe.
+    /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`connect`](Self::connect).
+    pub fn listen(&self, port: u16) -> Result<Pipe> {
+        self.bind_listener(port)?.accept()
+    }
+
+    fn bind_listener(&self, port: u16) -> Result<Listening> {
+        self.check()?;
+        let address = resolve(&self.bind, port)
+            .map_err(|error| Error::Resolve { host: self.bind.as_str().into(), cause: error.to_string().into() })?[0];
+        let listener = UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
+            UcxError::AddrInUse(address) => Error::AddrInUse(address),
+            error => setup(error),
+        })?;
+        Ok(Listening { listener, options: self.clone() })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings { chosen: self.ucx.clone() }
+    }
+
+    fn try_address(&self, address: SocketAddr, settings: &Settings, timer: Timer) -> Result<UcxLink, EstablishError> {
+        Connecting::to(address, settings, self.spin)?.establish(timer.deadline)
+    }
+
+    fn pipe(&self, link: UcxLink) -> Pipe {
+        let peer = link.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
+        log::debug!("pipe with {peer} over {}", link.transports().join(", "));
+        Pipe::over(link, peer, self)
+    }
+}
+
+/// The time that one of `n` addresses still to be tried may take.
+fn share(timer: Timer, n: usize) -> Timer {
+    let Some(deadline) = timer.deadline else { return timer };
+    let left = deadline.saturating_duration_since(Instant::now());
+    Timer::new(Some((left / n as u32).max(SHORTEST_TRY.min(left))))
+}
+
+fn setup(error: impl std::fmt::Display) -> Error {
+    Error::Setup(error.to_string().into())
+}
+
+/// A listener that has not accepted its client yet; [`PipeOptions::listener`] gives it, so that the port is known.
+///
+/// ```
+/// use tensordict_pipe::Pipe;
+///
+/// let listening = Pipe::options().bind("127.0.0.1").listener(0)?;
+/// let port = listening.local_addr().port();
+/// let client = std::thread::spawn(move || Pipe::connect("127.0.0.1", port));
+/// let pipe = listening.accept()?;
+/// # client.join().unwrap()?;
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Listening {
+    listener: UcxListener,
+    options: PipeOptions,
+}
+
+impl PipeOptions {
+    /// Listens on `port`, where 0 takes any free one, without waiting for the client.
+    ///
+    /// # Errors
+    /// As [`listen`](Self::listen), but for those of the client.
+    pub fn listener(&self, port: u16) -> Result<Listening> {
+        self.bind_listener(port)
+    }
+}
+
+impl Listening {
+    /// The address it listens on, with the real port.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    /// Waits for the client, and stops listening.
+    ///
+    /// # Errors
+    /// Those of [`PipeOptions::listen`] that concern the client.
+    pub fn accept(self) -> Result<Pipe> {
+        let options = &self.options;
+        let timer = Timer::new(options.accept_timeout);
+        let place = Peer::new(self.local_addr());
+        let connecting = self.listener.accept(timer.deadline).map_err(|error| match error {
+            EstablishError::Link(LinkError::Expired) => {
+                Error::Timeout { phase: Phase::Accept, peer: place.clone(), after: timer.elapsed(), cause: None }
+            }
+            EstablishError::Link(LinkError::Forked) => Error::Forked,
+            error => Error::Transport { operation: "accept", peer: place.clone(), cause: error.to_string().into() },
+        })?;
+        let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
+        let timer = Timer::new(Some(options.handshake_timeout));
+        let link = connecting.establish(timer.deadline).map_err(|error| match error {
+            EstablishError::Link(LinkError::Expired) => {
+                Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
+            }
+            EstablishError::Link(LinkError::Gone { cause }) => {
+                Error::Disconnected { peer, during: "during the handshake", cause: cause.into() }
+            }
+            EstablishError::Link(LinkError::Forked) => Error::Forked,
+            error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
+        })?;
+        Ok(options.pipe(link))
+    }
+}

@@ -135,8 +135,8 @@ impl Endpoint {
         unsafe { ucx_sys::ucp_ep_close_nbx(raw, &param) }
     }
 
-    /// The transports in use, such as `posix/memory` and `tcp/lo`, from UCX's own description of the endpoint: the
-    /// query for them came only with 1.14.
+    /// The transports that carry messages, such as `posix/memory` or `tcp/lo`, from UCX's own description of the
+    /// endpoint: the query for them came only with 1.14.
     pub(super) fn transports(&self) -> Vec<String> {
         let (mut text, mut size) = (ptr::null_mut(), 0);
         // SAFETY: opens a stream that writes into a buffer of its own.
@@ -156,15 +156,19 @@ impl Endpoint {
     }
 }
 
-/// Reads lines such as `#   lane[0]:  3:posix/memory.0 md[2]   -> md[2]/posix/sysdev[255] am am_bw#0`.
+/// Reads lines such as `#   lane[1]:  3:posix/memory.0 md[2]   -> md[2]/posix/sysdev[255] am am_bw#0`: the lanes that
+/// are used for active messages, of which tag messages consist.
 fn parse_transports(info: &str) -> Vec<String> {
     let mut transports: Vec<String> = Vec::new();
     for line in info.lines().filter(|line| line.contains("lane[")) {
-        let resource = line.split_whitespace().find_map(|word| {
+        let mut words = line.split_whitespace();
+        let resource = words.find_map(|word| {
             let (index, name) = word.split_once(':')?;
             (!index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) && name.contains('/')).then_some(name)
         });
-        let Some(name) = resource else { continue };
+        let Some(name) = resource.filter(|_| words.any(|word| word == "am" || word.starts_with("am_bw"))) else {
+            continue;
+        };
         let name = name.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(name, |(n, _)| n);
         if !transports.iter().any(|t| t == name) {
             transports.push(name.to_owned());
@@ -195,9 +199,10 @@ mod tests {
     #[test]
     fn transports_are_read_from_the_description() {
         let info = "#\n# UCP endpoint 127.0.0.1:4\n#\n#               peer: x\n\
-            #                 lane[0]:  3:posix/memory.0 md[2]    -> md[2]/posix/sysdev[255] am am_bw#0\n\
-            #                 lane[1]:  1:tcp/lo.1 md[1]          -> md[1]/tcp/sysdev[255] rma_bw#0\n\
-            #                 lane[2]:  cm rdmacm\n";
-        assert_eq!(parse_transports(info), ["posix/memory", "tcp/lo"]);
+            #                 lane[0]: cm rdmacm\n\
+            #                 lane[1]:  3:posix/memory.0 md[2]    -> md[2]/posix/sysdev[255] am am_bw#0 keepalive\n\
+            #                 lane[2]:  1:tcp/lo.1 md[1]          -> md[1]/tcp/sysdev[255] rma_bw#0 wireup\n\
+            #                 lane[3]:  1:tcp/eth0.1 md[1]        -> md[1]/tcp/sysdev[255] am_bw#1\n";
+        assert_eq!(parse_transports(info), ["posix/memory", "tcp/eth0"]);
     }
 }

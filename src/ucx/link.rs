@@ -8,9 +8,10 @@ use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
 use super::error::UcxError;
+use super::flusher::Flusher;
 use super::listener::Listener;
 use super::progress::{Engine, Guard, Locked, Stop};
-use super::request::{place, Ticket};
+use super::request::{place, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
 use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
@@ -20,8 +21,8 @@ use crate::link::{Deadline, Kind, Lane, Link, LinkError, Message, Payload, RecvF
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// How many sends of one message sequence are under way at once.
 const WINDOW: usize = 8;
-/// Kinds with this bit travel on [`Lane::Control`].
-const CONTROL_BIT: u64 = 0x80;
+/// Says on the control lane that this end is set up.
+const READY: Kind = Kind(3);
 
 /// Transports between processes of one host that keep nothing back: what a send has handed over, the peer can read
 /// without us.
@@ -73,15 +74,19 @@ impl Connecting {
         let (ours, theirs, transports) = self.greet(deadline)?;
         let local = !transports.is_empty()
             && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
-        Ok(UcxLink {
-            engine: Arc::new(self.engine),
+        let engine = Arc::new(self.engine);
+        let name = self.peer.map_or_else(|| "tdpipe".to_owned(), |peer| format!("tdpipe-{peer}"));
+        let link = UcxLink {
             peer: self.peer,
             send_tag: theirs.tag,
             recv_tag: ours.tag,
             kinds: theirs.is_ours(),
-            local,
             transports,
-        })
+            flusher: (!local).then(|| Flusher::new(Arc::clone(&engine), name)),
+            engine,
+        };
+        link.wire_up(deadline)?;
+        Ok(link)
     }
 
     fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
@@ -192,13 +197,14 @@ impl UcxListener {
 /// An established connection.
 #[derive(Debug)]
 pub(crate) struct UcxLink {
-    engine: Arc<Engine<Endpoint>>,
     peer: Option<SocketAddr>,
     send_tag: u64,
     recv_tag: u64,
     kinds: bool,
-    local: bool,
     transports: Vec<String>,
+    /// For transports that may keep bytes back.
+    flusher: Option<Flusher>,
+    engine: Arc<Engine<Endpoint>>,
 }
 
 impl UcxLink {
@@ -209,6 +215,25 @@ impl UcxLink {
     /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
     pub(crate) fn transports(&self) -> &[String] {
         &self.transports
+    }
+
+    /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
+    /// two of ours see to that by waiting for each other here, and Python progresses always.
+    fn wire_up(&self, deadline: Deadline) -> Result<(), LinkError> {
+        self.flush(&mut self.engine.lock()?, deadline)?;
+        if self.kinds {
+            self.send(&[Message { lane: Lane::Control, kind: READY, payload: Payload::Small(&[]) }], deadline)?;
+            match self.recv(Lane::Control, Target::Small, deadline) {
+                Ok(received) if received.kind == READY => {}
+                Ok(received) => {
+                    let cause = format!("a message of kind {} instead of READY", received.kind.0);
+                    return Err(LinkError::Failed { operation: "handshake", cause });
+                }
+                Err(RecvFailure::Error(error)) => return Err(error),
+                Err(RecvFailure::Expired(_) | RecvFailure::Underway(_)) => return Err(LinkError::Expired),
+            }
+        }
+        Ok(())
     }
 
     fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
@@ -324,6 +349,10 @@ impl Link for UcxLink {
                 let finished = self.finish_send(&mut guard, ticket, deadline);
                 result = result.and(finished);
             }
+        }
+        drop(guard);
+        if let Some(flusher) = &self.flusher {
+            flusher.mark();
         }
         result
     }

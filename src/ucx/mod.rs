@@ -18,6 +18,7 @@ mod config;
 mod context;
 mod endpoint;
 mod error;
+mod flusher;
 mod fork;
 mod link;
 mod listener;

@@ -111,6 +111,13 @@ impl<T: Driven> Engine<T> {
         result
     }
 
+    /// Wakes whoever waits, so that it looks again at what it waits for.
+    pub(super) fn wake(&self) {
+        let guard = self.locked.lock();
+        guard.worker.signal();
+        self.condition.notify_all();
+    }
+
     /// Waits for one operation.
     pub(super) fn wait_for(&self, guard: &mut Guard<'_, T>, deadline: Deadline, ticket: &Ticket) -> Result<(), Stop> {
         self.wait(guard, deadline, |locked| locked.requests.is_done(ticket))
@@ -168,6 +175,7 @@ impl<T: Driven> Engine<T> {
         let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
         if guard.driver {
             guard.followers += 1;
+            guard.announced = guard.requests.completions();
             self.condition.wait_for(guard, time);
             guard.followers -= 1;
         } else {

@@ -13,6 +13,9 @@ use crate::storage::Storage;
 
 use super::status::Status;
 
+/// Kinds with this bit travel on the control lane.
+pub(super) const CONTROL_BIT: u64 = 0x80;
+
 /// Names a slot until [`Requests::finish`] or [`Requests::abandon`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(usize);
@@ -111,7 +114,7 @@ impl Requests {
     pub(super) fn finish_recv(&mut self, ticket: Ticket) -> (Status, Received) {
         let slot = self.slot(&ticket);
         let received = Received {
-            kind: Kind((slot.tag.get() & crate::link::handshake::KIND_MASK) as u8),
+            kind: Kind((slot.tag.get() & crate::link::handshake::KIND_MASK & !CONTROL_BIT) as u8),
             len: slot.len.get(),
             small: slot.small.get(),
             block: None,

@@ -76,6 +76,15 @@ impl Worker {
         }
     }
 
+    /// Makes the event fd readable.
+    pub(super) fn signal(&self) {
+        // SAFETY: a live worker.
+        let status = Status(unsafe { ucx_sys::ucp_worker_signal(self.raw) });
+        if !status.is_ok() {
+            log::warn!("ucp_worker_signal: {status}");
+        }
+    }
+
     /// Becomes readable after [`Worker::arm`]; lives as long as the worker.
     pub(super) fn event_fd(&self) -> RawFd {
         self.event_fd

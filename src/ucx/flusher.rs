@@ -1,0 +1,130 @@
+//! [`Flusher`]: the progress thread of a connection, for what must go on after a call has returned.
+//!
+//! UCX may call a send complete while its last bytes still lie in the endpoint's buffer: over TCP, when the socket is
+//! full. If the caller then goes away, nobody would progress the worker and the peer would wait for ever. So each such
+//! call leaves a mark, and once the caller has been away for a moment the thread flushes the endpoint and drives the
+//! worker until that is done. Shared memory needs none of it: there the peer can read what a send has handed over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
+use parking_lot::Mutex;
+
+use super::endpoint::Endpoint;
+use super::progress::{Engine, Guard};
+use super::status::Status;
+
+/// How long a caller must have been away.
+const QUIET: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct Flusher {
+    engine: Arc<Engine<Endpoint>>,
+    name: String,
+    shared: Arc<Shared>,
+    /// Started at the first mark: most connections need no thread.
+    thread: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Something was sent since the thread last looked.
+    marked: AtomicBool,
+    /// The thread is between a wake-up and its next sleep, and will look at the mark.
+    awake: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Flusher {
+    pub(super) fn new(engine: Arc<Engine<Endpoint>>, name: String) -> Self {
+        Self { engine, name, shared: Arc::default(), thread: Mutex::default() }
+    }
+
+    /// Tells the thread that something was sent.
+    pub(super) fn mark(&self) {
+        self.shared.marked.store(true, Ordering::SeqCst);
+        if !self.shared.awake.swap(true, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let (wake, woken) = bounded(1);
+            let (engine, shared) = (Arc::clone(&self.engine), Arc::clone(&self.shared));
+            let spawned = std::thread::Builder::new().name(self.name.clone()).spawn(move || run(&engine, &shared, &woken));
+            match spawned {
+                Ok(handle) => *thread = Some((wake, handle)),
+                Err(error) => log::error!("no progress thread: {error}; a send may wait for this end's next call"),
+            }
+        }
+        if let Some((wake, _)) = &*thread {
+            // A full channel holds a wake-up already.
+            let _ = wake.try_send(());
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        let Some((wake, handle)) = self.thread.get_mut().take() else { return };
+        if super::fork::in_child() {
+            // The thread does not exist here.
+            std::mem::forget(handle);
+            return;
+        }
+        self.shared.stop.store(true, Ordering::SeqCst);
+        drop(wake);
+        self.engine.wake();
+        if handle.join().is_err() {
+            log::error!("the progress thread {} panicked", self.name);
+        }
+    }
+}
+
+fn run(engine: &Engine<Endpoint>, shared: &Shared, woken: &Receiver<()>) {
+    while woken.recv().is_ok() {
+        loop {
+            while shared.marked.swap(false, Ordering::SeqCst) {
+                if woken.recv_timeout(QUIET) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+            let Ok(mut guard) = engine.lock() else { return };
+            flush(engine, &mut guard, shared);
+            drop(guard);
+            shared.awake.store(false, Ordering::SeqCst);
+            // Who marked before that did not wake us; who marks after it does.
+            if !shared.marked.load(Ordering::SeqCst) || shared.awake.swap(true, Ordering::SeqCst) {
+                break;
+            }
+        }
+    }
+}
+
+/// Flushes and drives until that is done, the connection has failed, or the pipe is dropped.
+fn flush(engine: &Engine<Endpoint>, guard: &mut Guard<'_, Endpoint>, shared: &Shared) {
+    if guard.child.is_closed() {
+        return;
+    }
+    let ticket = guard.requests.take();
+    let slot = guard.requests.slot(&ticket);
+    // SAFETY: the slot lives until it is done or the worker is destroyed.
+    let request = unsafe { guard.child.flush(slot) };
+    if Status::of_ptr(request) != Status::IN_PROGRESS {
+        guard.requests.finish(ticket);
+        return;
+    }
+    slot.request.set(request);
+    let stopped = || shared.stop.load(Ordering::SeqCst);
+    let waited = engine.wait(guard, None, |locked| stopped() || locked.requests.is_done(&ticket));
+    if waited.is_ok() && guard.requests.is_done(&ticket) {
+        guard.requests.finish(ticket);
+    } else {
+        guard.requests.abandon(ticket);
+    }
+}

@@ -1,13 +1,30 @@
 //! Stream TensorDicts between processes and machines over UCX.
 #![deny(unsafe_code)]
 
+mod data;
 #[allow(unsafe_code)]
 mod storage;
+mod wire;
 
 #[cfg(feature = "ucx")]
+mod error;
+#[cfg(feature = "ucx")]
 mod link;
+#[cfg(feature = "ucx")]
+mod options;
+#[cfg(feature = "ucx")]
+mod pipe;
 #[cfg(feature = "ucx")]
 #[allow(unsafe_code)]
 mod ucx;
 
+pub use data::{DType, DataError, Device, Element, NonTensor, Shape, TensorDict, Value, DIFFERING};
 pub use storage::{Storage, STORAGE_ALIGNMENT};
+pub use wire::{DecodeError, EncodeError, Limits};
+
+#[cfg(feature = "ucx")]
+pub use {
+    error::{Error, Peer, Phase, Result},
+    options::PipeOptions,
+    pipe::{Iter, Listening, Pipe, Placed, Results},
+};

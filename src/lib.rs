@@ -1,7 +1,9 @@
 //! Stream TensorDicts between processes and machines over UCX.
 #![deny(unsafe_code)]
 
+mod data;
 #[allow(unsafe_code)]
 mod storage;
 
+pub use data::{DType, DataError, Device, Element, NonTensor, Shape, TensorDict, Value, DIFFERING};
 pub use storage::{Storage, STORAGE_ALIGNMENT};

@@ -1,0 +1,100 @@
+//! Equality of structures and of TensorDicts.
+
+use std::sync::Arc;
+
+use super::dict::TensorDict;
+use super::node::{Body, Child, JaggedLeaf, Leaf, Node};
+use crate::storage::Storage;
+
+/// Whether a receiver could not tell the metadata of both apart: the same names in the same order, dtypes, shapes,
+/// batch sizes, dimension names, lock flags, device labels and non-tensor values. Equal ids answer at once.
+pub(crate) fn same_structure(a: &Arc<Node>, b: &Arc<Node>) -> bool {
+    if a.id() == b.id() {
+        return true;
+    }
+    if a.is_locked() != b.is_locked() {
+        return false;
+    }
+    match (a.body(), b.body()) {
+        (Body::Dict(a), Body::Dict(b)) => {
+            a.batch_size == b.batch_size
+                && a.names == b.names
+                && a.device == b.device
+                && a.entries.len() == b.entries.len()
+                && a.entries.iter().zip(&b.entries).all(|((x, a), (y, b))| x == y && same_child(a, b))
+        }
+        (Body::Stack(a), Body::Stack(b)) => {
+            (a.kind, a.dim, &a.dim_name) == (b.kind, b.dim, &b.dim_name)
+                && a.elements.len() == b.elements.len()
+                && a.elements.iter().zip(&b.elements).all(|(a, b)| same_child(a, b))
+        }
+        _ => false,
+    }
+}
+
+fn same_child(a: &Child, b: &Child) -> bool {
+    match (a, b) {
+        (Child::Tensor(a), Child::Tensor(b)) => same_leaf(a, b),
+        (Child::Jagged(a), Child::Jagged(b)) => same_jagged(a, b),
+        (Child::NonTensor(a), Child::NonTensor(b)) => Arc::ptr_eq(a, b) || a == b,
+        (Child::Node(a), Child::Node(b)) => same_structure(a, b),
+        _ => false,
+    }
+}
+
+fn same_leaf(a: &Leaf, b: &Leaf) -> bool {
+    a.dtype == b.dtype && a.unbatched == b.unbatched && a.shape == b.shape
+}
+
+fn same_jagged(a: &JaggedLeaf, b: &JaggedLeaf) -> bool {
+    a.ragged_index == b.ragged_index
+        && same_leaf(&a.values, &b.values)
+        && same_leaf(&a.offsets, &b.offsets)
+        && match (&a.lengths, &b.lengths) {
+            (Some(a), Some(b)) => same_leaf(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+}
+
+/// The same batch sizes, dimension names, names in any order, dtypes, shapes, non-tensor values and tensor **bytes**
+/// (so a NaN equals itself). Lock flags, device labels and where the bytes lie do not count.
+impl PartialEq for TensorDict {
+    fn eq(&self, other: &Self) -> bool {
+        equal_nodes((&self.root, self.shared_storage()), (&other.root, other.shared_storage()))
+    }
+}
+
+impl Eq for TensorDict {}
+
+/// Something in a tree, and the storage of its TensorDict if that is packed.
+type In<'a, T> = (&'a T, Option<&'a Storage>);
+
+fn equal_nodes((a, a_storage): In<'_, Arc<Node>>, (b, b_storage): In<'_, Arc<Node>>) -> bool {
+    let equal = |a, b| equal_children((a, a_storage), (b, b_storage));
+    match (a.body(), b.body()) {
+        (Body::Dict(a), Body::Dict(b)) => {
+            a.batch_size == b.batch_size
+                && a.names == b.names
+                && a.entries.len() == b.entries.len()
+                && a.entries.iter().all(|(name, child)| b.entries.get(name).is_some_and(|other| equal(child, other)))
+        }
+        (Body::Stack(a), Body::Stack(b)) => {
+            (a.kind, a.dim, &a.dim_name) == (b.kind, b.dim, &b.dim_name)
+                && a.elements.len() == b.elements.len()
+                && a.elements.iter().zip(&b.elements).all(|(a, b)| equal(a, b))
+        }
+        _ => false,
+    }
+}
+
+fn equal_children((a, a_storage): In<'_, Child>, (b, b_storage): In<'_, Child>) -> bool {
+    match (a, b) {
+        (Child::NonTensor(a), Child::NonTensor(b)) => a.value == b.value && a.batch_size == b.batch_size,
+        (Child::Node(a), Child::Node(b)) => equal_nodes((a, a_storage), (b, b_storage)),
+        _ => {
+            same_child(a, b)
+                && a.own_leaves().zip(b.own_leaves()).all(|(a, b)| a.bytes(a_storage) == b.bytes(b_storage))
+        }
+    }
+}

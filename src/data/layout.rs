@@ -1,0 +1,89 @@
+//! How the tensors of a tree lie in one packed storage: Python's `consolidate`.
+//!
+//! The tensors follow one another in **traversal order**: the entries of a dict in insertion order, a nested dict
+//! where it stands among the tensors, depth first; a jagged tensor is values, lengths, offsets. Each begins at a
+//! multiple of 8 and is padded with zeros to one. So the structure alone fixes the layout, and a packed tree differs
+//! from a loose one only in where the bytes are.
+
+use std::sync::Arc;
+
+use super::node::{Body, Child, Leaf, Node};
+use crate::storage::Storage;
+
+impl Node {
+    /// Calls `visit` for every tensor in traversal order.
+    pub(crate) fn for_each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a Leaf)) {
+        for child in self.children() {
+            match child {
+                Child::Node(node) => node.for_each_leaf(visit),
+                _ => child.own_leaves().for_each(&mut *visit),
+            }
+        }
+    }
+
+    /// The bytes of the packed storage. Walks the tree.
+    pub(crate) fn packed_len(&self) -> usize {
+        let mut len = 0;
+        self.for_each_leaf(&mut |leaf| len += leaf.padded_len());
+        len
+    }
+
+    /// Whether the tensors lie where the module's rule puts them, from byte 0 on; then the bytes they take.
+    pub(crate) fn check_packed(&self) -> Option<usize> {
+        let mut end = Some(0_usize);
+        self.for_each_leaf(&mut |leaf| {
+            end = end
+                .filter(|&end| leaf.storage.is_none() && leaf.start == end)
+                .and_then(|end| end.checked_add(leaf.padded_len()));
+        });
+        end
+    }
+
+    /// Copies the tensors into `out`, which has [`packed_len`](Self::packed_len) bytes.
+    pub(crate) fn pack_into(&self, packed: Option<&Storage>, out: &mut [u8]) {
+        let mut rest = out;
+        self.for_each_leaf(&mut |leaf| {
+            let bytes = leaf.bytes(packed);
+            let (padded, after) = std::mem::take(&mut rest).split_at_mut(leaf.padded_len());
+            let (body, padding) = padded.split_at_mut(bytes.len());
+            body.copy_from_slice(bytes);
+            padding.fill(0);
+            rest = after;
+        });
+    }
+
+    /// The same tree for a packed storage: the tensors lie there from byte `start` on, which is moved to their end.
+    pub(super) fn to_packed(&self, start: &mut usize) -> Arc<Self> {
+        self.with_places(&mut |leaf| {
+            leaf.storage = None;
+            leaf.start = *start;
+            *start += leaf.padded_len();
+        })
+    }
+
+    /// The same tree with tensors that own their share of `packed`.
+    pub(super) fn to_loose(&self, packed: &Storage) -> Arc<Self> {
+        self.with_places(&mut |leaf| {
+            leaf.storage.get_or_insert_with(|| packed.clone());
+        })
+    }
+
+    fn with_places(&self, place: &mut impl FnMut(&mut Leaf)) -> Arc<Self> {
+        let mut node = self.clone();
+        let mut visit = |child: &mut Child| match child {
+            Child::Tensor(leaf) => place(leaf),
+            Child::Jagged(jagged) => {
+                place(&mut jagged.values);
+                jagged.lengths.as_mut().map(&mut *place);
+                place(&mut jagged.offsets);
+            }
+            Child::NonTensor(_) => {}
+            Child::Node(node) => *node = node.with_places(place),
+        };
+        match node.body_mut() {
+            Body::Dict(dict) => dict.entries.values_mut().for_each(&mut visit),
+            Body::Stack(stack) => stack.elements.iter_mut().for_each(&mut visit),
+        }
+        Arc::new(node)
+    }
+}

@@ -1,0 +1,343 @@
+//! The tree under a TensorDict: names, dtypes, shapes and everything else that is not a tensor's bytes.
+//!
+//! A tree is shared by every clone and, in a pipe, by every message of one schema. It changes by copy on write, and
+//! each change of structure gives the changed nodes a new id. So **equal ids mean equal structure**, which is what a
+//! sender asks before each message; values are not structure.
+
+use indexmap::IndexMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use super::device::Device;
+use super::dtype::DType;
+use super::error::DataError;
+use super::shape::{Shape, DIFFERING};
+use super::value::NonTensor;
+use crate::storage::Storage;
+
+/// A collection: a dict, a lazy stack or a stack of non-tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    id: u64,
+    locked: bool,
+    body: Body,
+}
+
+/// What a [`Node`] holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Dict(Dict),
+    Stack(Stack),
+}
+
+/// Named entries in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Dict {
+    pub(crate) batch_size: Shape,
+    /// One for each dimension of the batch size.
+    pub(crate) names: Vec<Option<String>>,
+    pub(crate) device: Option<Device>,
+    pub(crate) entries: IndexMap<String, Child>,
+}
+
+/// Elements along a new dimension of the batch size; on the wire they are named "0", "1", ...
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    pub(crate) kind: StackKind,
+    pub(crate) dim: usize,
+    pub(crate) dim_name: Option<String>,
+    /// The elements' batch size with `elements.len()` at `dim`; [`DIFFERING`] where the elements differ.
+    pub(crate) batch_size: Shape,
+    pub(crate) elements: Vec<Child>,
+}
+
+/// Python's class of a [`Stack`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StackKind {
+    /// `LazyStackedTensorDict`, of dicts and lazy stacks.
+    Lazy,
+    /// `NonTensorStack`, of non-tensors and stacks of them.
+    NonTensor,
+}
+
+/// What a name leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum Child {
+    Tensor(Leaf),
+    Jagged(Box<JaggedLeaf>),
+    NonTensor(Arc<NonTensor>),
+    Node(Arc<Node>),
+}
+
+/// A tensor in a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Shape,
+    /// Need not start with the batch size.
+    pub(crate) unbatched: bool,
+    /// Where the bytes are; `None`: in the storage of the TensorDict, which is packed.
+    pub(crate) storage: Option<Storage>,
+    /// The first byte in the storage.
+    pub(crate) start: usize,
+    /// The bytes without padding.
+    pub(crate) len: usize,
+}
+
+/// A jagged nested tensor in a tree. On the wire its leaves follow one another in this order.
+#[derive(Clone, Debug)]
+pub(crate) struct JaggedLeaf {
+    pub(crate) values: Leaf,
+    pub(crate) lengths: Option<Leaf>,
+    pub(crate) offsets: Leaf,
+    pub(crate) ragged_index: usize,
+}
+
+impl Node {
+    pub(crate) fn new(locked: bool, body: Body) -> Self {
+        Self { id: fresh_id(), locked, body }
+    }
+
+    /// Equal for two nodes only if their structure is equal.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.locked
+    }
+
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
+    pub(crate) fn batch_size(&self) -> &Shape {
+        match &self.body {
+            Body::Dict(dict) => &dict.batch_size,
+            Body::Stack(stack) => &stack.batch_size,
+        }
+    }
+
+    /// For a change of structure: the node gets a new id.
+    pub(super) fn edit(&mut self) -> (&mut bool, &mut Body) {
+        self.id = fresh_id();
+        (&mut self.locked, &mut self.body)
+    }
+
+    /// For a change that keeps the structure: other values, another place of the bytes.
+    pub(super) fn body_mut(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// The child called `name`; the elements of a stack are called "0", "1", ...
+    pub(crate) fn child(&self, name: &str) -> Option<&Child> {
+        match &self.body {
+            Body::Dict(dict) => dict.entries.get(name),
+            Body::Stack(stack) => stack.elements.get(element_index(name)?),
+        }
+    }
+
+    pub(super) fn child_mut(&mut self, name: &str) -> Option<&mut Child> {
+        match &mut self.body {
+            Body::Dict(dict) => dict.entries.get_mut(name),
+            Body::Stack(stack) => stack.elements.get_mut(element_index(name)?),
+        }
+    }
+
+    /// The children without their names, in order.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
+        let (dict, stack) = match &self.body {
+            Body::Dict(dict) => (Some(dict.entries.values()), None),
+            Body::Stack(stack) => (None, Some(stack.elements.iter())),
+        };
+        dict.into_iter().flatten().chain(stack.into_iter().flatten())
+    }
+}
+
+impl Dict {
+    /// Checks that every batched tensor starts with the batch size, and the number of names.
+    pub(crate) fn new(
+        batch_size: Shape,
+        names: Vec<Option<String>>,
+        device: Option<Device>,
+        entries: IndexMap<String, Child>,
+    ) -> Result<Self, DataError> {
+        let dict = Self { batch_size, names, device, entries };
+        if dict.names.len() != dict.batch_size.len() {
+            return Err(DataError::Length {
+                unit: "dimension names",
+                expected: dict.batch_size.len(),
+                found: dict.names.len(),
+            });
+        }
+        dict.entries.iter().try_for_each(|(name, child)| child.check_batch_size(name, &dict.batch_size))?;
+        Ok(dict)
+    }
+}
+
+impl Stack {
+    /// Checks that the elements are of the stack's kind, with batch sizes of one rank that has room for `dim`.
+    ///
+    /// A stack without elements has a batch size of zero at `dim` only.
+    pub(crate) fn new(
+        kind: StackKind,
+        dim: usize,
+        dim_name: Option<String>,
+        elements: Vec<Child>,
+    ) -> Result<Self, DataError> {
+        let wrong = |reason: String| DataError::Stack { operation: kind.name(), reason };
+        let mut common: Option<Vec<usize>> = None;
+        for element in &elements {
+            let batch_size = match element {
+                Child::NonTensor(data) if kind == StackKind::NonTensor => &data.batch_size,
+                Child::Node(node) => match &node.body {
+                    Body::Stack(stack) if stack.kind == kind => &stack.batch_size,
+                    Body::Dict(dict) if kind == StackKind::Lazy => &dict.batch_size,
+                    _ => return Err(wrong(format!("cannot hold {}", element.kind_name()))),
+                },
+                _ => return Err(wrong(format!("cannot hold {}", element.kind_name()))),
+            };
+            let common = common.get_or_insert_with(|| batch_size.to_vec());
+            if common.len() != batch_size.len() {
+                return Err(wrong("the batch sizes of the elements have different ranks".to_owned()));
+            }
+            for (dim, &size) in common.iter_mut().zip(batch_size.iter()) {
+                if *dim != size {
+                    *dim = DIFFERING;
+                }
+            }
+        }
+        let mut batch_size = common.unwrap_or_else(|| vec![0; dim.min(MAX_EMPTY_STACK_DIM)]);
+        if dim > batch_size.len() {
+            return Err(DataError::Dim { dim, rank: batch_size.len() + 1 });
+        }
+        batch_size.insert(dim, elements.len());
+        Ok(Self { kind, dim, dim_name, batch_size: batch_size.into(), elements })
+    }
+}
+
+impl StackKind {
+    /// Python's class name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Lazy => "LazyStackedTensorDict",
+            Self::NonTensor => "NonTensorStack",
+        }
+    }
+}
+
+impl Child {
+    /// The tensors of this child itself, not those of its children, in the order of the wire.
+    pub(crate) fn own_leaves(&self) -> impl Iterator<Item = &Leaf> {
+        let leaves = match self {
+            Self::Tensor(leaf) => [Some(leaf), None, None],
+            Self::Jagged(jagged) => [Some(&jagged.values), jagged.lengths.as_ref(), Some(&jagged.offsets)],
+            Self::NonTensor(_) | Self::Node(_) => [None, None, None],
+        };
+        leaves.into_iter().flatten()
+    }
+
+    /// For messages: "a tensor", "a lazy stack", ...
+    pub(crate) fn kind_name(&self) -> &'static str {
+        match self {
+            Self::Tensor(_) => "a tensor",
+            Self::Jagged(_) => "a jagged tensor",
+            Self::NonTensor(_) => "a non-tensor",
+            Self::Node(node) => match &node.body {
+                Body::Dict(_) => "a TensorDict",
+                Body::Stack(Stack { kind: StackKind::Lazy, .. }) => "a lazy stack",
+                Body::Stack(Stack { kind: StackKind::NonTensor, .. }) => "a stack of non-tensors",
+            },
+        }
+    }
+
+    pub(super) fn check_batch_size(&self, name: &str, batch_size: &Shape) -> Result<(), DataError> {
+        let fits = match self {
+            Self::Tensor(leaf) => leaf.unbatched || leaf.shape.starts_with(batch_size),
+            Self::Jagged(jagged) => jagged.fits(batch_size),
+            Self::NonTensor(_) | Self::Node(_) => true,
+        };
+        if fits {
+            return Ok(());
+        }
+        let shape = match self {
+            Self::Jagged(jagged) => jagged.shape(),
+            _ => self.own_leaves().map(|leaf| leaf.shape.clone()).next().unwrap_or_default(),
+        };
+        Err(DataError::BatchSize { name: name.to_owned(), shape, batch_size: batch_size.clone() })
+    }
+}
+
+impl Leaf {
+    /// A tensor whose bytes begin at `start` in the packed storage of its TensorDict.
+    pub(crate) fn packed(dtype: DType, shape: Shape, start: usize) -> Result<Self, DataError> {
+        let len = shape.byte_len(dtype)?;
+        Ok(Self { dtype, shape, unbatched: false, storage: None, start, len })
+    }
+
+    /// The bytes that the tensor takes in a packed storage: padded to a multiple of 8.
+    pub(crate) fn padded_len(&self) -> usize {
+        self.len.next_multiple_of(LEAF_ALIGNMENT)
+    }
+
+    /// The bytes; `packed` is the storage of the TensorDict, if it is packed.
+    pub(crate) fn bytes<'a>(&'a self, packed: Option<&'a Storage>) -> &'a [u8] {
+        &self.storage(packed).as_bytes()[self.start..self.start + self.len]
+    }
+
+    pub(crate) fn storage<'a>(&'a self, packed: Option<&'a Storage>) -> &'a Storage {
+        self.storage.as_ref().or(packed).expect("a leaf without storage is in a packed TensorDict")
+    }
+}
+
+impl JaggedLeaf {
+    /// Checks the parts against each other; the contents of offsets and lengths are values and not looked at.
+    pub(crate) fn new(
+        values: Leaf,
+        lengths: Option<Leaf>,
+        offsets: Leaf,
+        ragged_index: usize,
+    ) -> Result<Self, DataError> {
+        let wrong = |reason| Err(DataError::Jagged { reason });
+        let is_index = |leaf: &Leaf| matches!(leaf.dtype, DType::Int32 | DType::Int64) && leaf.shape.len() == 1;
+        if !is_index(&offsets) || offsets.shape[0] == 0 {
+            return wrong("offsets must be int32 or int64 of shape [batch + 1]");
+        }
+        if lengths.as_ref().is_some_and(|lengths| !is_index(lengths) || lengths.shape[0] + 1 != offsets.shape[0]) {
+            return wrong("lengths must be int32 or int64 of shape [batch]");
+        }
+        if ragged_index == 0 || ragged_index > values.shape.len() {
+            return wrong("the ragged index must be a dimension after the first");
+        }
+        Ok(Self { values, lengths, offsets, ragged_index })
+    }
+
+    /// The shape as Python's nested tensor has it, with [`DIFFERING`] for the ragged dimension.
+    pub(crate) fn shape(&self) -> Shape {
+        let mut shape = vec![self.offsets.shape[0] - 1];
+        shape.extend_from_slice(&self.values.shape);
+        shape[self.ragged_index] = DIFFERING;
+        shape.into()
+    }
+
+    fn fits(&self, batch_size: &Shape) -> bool {
+        self.shape().starts_with(batch_size)
+    }
+}
+
+/// Tensors in a packed storage begin at multiples of this many bytes.
+pub(crate) const LEAF_ALIGNMENT: usize = 8;
+
+/// A stack without elements has no element to tell its rank; this bounds what a peer can make us allocate.
+const MAX_EMPTY_STACK_DIM: usize = 64;
+
+fn fresh_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The index that an element's name stands for: decimal digits as Python writes them.
+fn element_index(name: &str) -> Option<usize> {
+    let index: usize = name.parse().ok()?;
+    (index.to_string() == name).then_some(index)
+}

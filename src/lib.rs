@@ -4,6 +4,8 @@
 mod data;
 #[allow(unsafe_code)]
 mod storage;
+pub mod wire;
 
 pub use data::{DType, DataError, Device, Element, NonTensor, Shape, TensorDict, Value, DIFFERING};
 pub use storage::{Storage, STORAGE_ALIGNMENT};
+pub use wire::Limits;

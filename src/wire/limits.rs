@@ -45,7 +45,7 @@ impl Limits {
     /// How many JSON objects and lists may stand inside one another; a nested TensorDict takes one, the deepest tensor
     /// three more.
     ///
-    /// Reading recurses, so this bounds the stack; values above 256 count as 256, which a thread of 2 MiB holds.
+    /// Reading recurses, so this bounds the stack; values above 256 count as 256, which a thread of 2 MiB holds, and nobody sends more.
     /// Default: 128.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
@@ -77,4 +77,4 @@ impl Default for Limits {
 }
 
 /// The deepest nesting that any setting allows.
-const MAX_DEPTH: usize = 256;
+pub(super) const MAX_DEPTH: usize = 256;

@@ -110,6 +110,9 @@ def describe(entry):
 
 def send(td, consolidated, pipe=None):
     pipe = pipe or TensorDictPipe(Recorder(), consolidated=consolidated)
+    if consolidated:
+        # The pipe does the same, but first asks every tensor for its device, which stacks of unequal shapes refuse.
+        td = td.consolidate(metadata=True, device=torch.device("cpu"))
     asyncio.run(pipe.asend(td))
     messages, pipe._endpoint.messages = pipe._endpoint.messages, []
     return messages
@@ -132,16 +135,16 @@ def write(folder, name, header, bodies, suffixes, expected):
         (base / f"{name}.expected.json").write_text(json.dumps(expected, indent=1, allow_nan=False) + "\n")
 
 
-def consolidated(name, td, representable=True):
+def consolidated(name, td, representable=True, stateless=True):
     flag, length, metadata, storage = send(td, True)
     assert flag == b"\x00" and struct.unpack("<Q", length)[0] == len(metadata)
     expected = describe(receive([flag, length, metadata, storage], True)) if representable else None
     # The stateless functions send the same metadata without its last two fields.
     recorder = Recorder()
-    asyncio.run(send_tensordict(recorder, td))
+    asyncio.run(send_tensordict(recorder, td.consolidate(metadata=True, device=torch.device("cpu"))))
     cut = metadata[: metadata.rindex(b', "_total_bytes"')] + b"}"
     assert recorder.messages[1:] == [cut, storage], name
-    if representable:
+    if representable and stateless:
         assert describe(asyncio.run(recv_tensordict(recorder))) == expected, name
     write("consolidated", name, metadata, storage, ("metadata", "storage"), expected)
 
@@ -263,9 +266,9 @@ def make_consolidated():
         ),
     )
     reserved = "cls leaves non_tensors cls_metadata size _total_bytes _device".split()
-    consolidated("reserved_as_leaves", TensorDict({name: arange(1) for name in reserved}))
-    # A leaf and a value may not share a dict of these names in the stateless functions, so each is tried alone.
-    consolidated("reserved_as_values", TensorDict({name: "x" for name in reserved if name != "leaves"}))
+    # `recv_tensordict` takes tensors (or values) called both "cls" and "leaves" for a TensorDict, and fails.
+    consolidated("reserved_as_leaves", TensorDict({name: arange(1) for name in reserved}), stateless=False)
+    consolidated("reserved_as_values", TensorDict({name: "x" for name in reserved}), stateless=False)
     consolidated("reserved_deep", TensorDict({"x": {"_total_bytes": {"a": arange(1)}, "_device": {"b": arange(1)}}}))
     odd = ["", " ", "a.b", "<x", "<NJT", "0", "\u00fc", "\U0001f980", 'q"\\', "\n"]
     consolidated("odd_keys", TensorDict({name: arange(1) for name in odd} | {"n": {name: {"": arange(1)} for name in odd}}))

@@ -1,6 +1,7 @@
 //! [`Reader`]: takes a JSON text apart, one value at a time, without building a tree.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use crate::wire::{DecodeError, Limits};
 
@@ -106,7 +107,7 @@ impl<'a> Reader<'a> {
         }
         let mut owned = String::from(plain);
         while !self.take(b'"') {
-            owned.push(self.escape()?);
+            self.escape(&mut owned)?;
             owned.push_str(self.plain()?);
         }
         Ok(Cow::Owned(owned))
@@ -175,7 +176,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether a string since the last call held half of a surrogate pair, which stands in it as U+FFFD.
+    /// Whether a string since the last call held half of a surrogate pair, which stands in it as U+FFFD and its number.
     pub(in crate::wire) fn take_lone_surrogate(&mut self) -> bool {
         std::mem::take(&mut self.lone_surrogate)
     }
@@ -257,24 +258,25 @@ impl<'a> Reader<'a> {
         Ok(plain)
     }
 
-    fn escape(&mut self) -> Result<char, DecodeError> {
+    fn escape(&mut self, out: &mut String) -> Result<(), DecodeError> {
         self.expect(b'\\', "expected an escape")?;
         let byte = self.byte();
         self.at += 1;
-        Ok(match byte {
+        out.push(match byte {
             Some(byte @ (b'"' | b'\\' | b'/')) => char::from(byte),
             Some(b'b') => '\u{8}',
             Some(b'f') => '\u{c}',
             Some(b'n') => '\n',
             Some(b'r') => '\r',
             Some(b't') => '\t',
-            Some(b'u') => return self.unicode(),
+            Some(b'u') => return self.unicode(out),
             _ => return Err(self.error("an unknown escape")),
-        })
+        });
+        Ok(())
     }
 
-    /// The character of `\uXXXX`, after the `u`; two of them when they are a surrogate pair.
-    fn unicode(&mut self) -> Result<char, DecodeError> {
+    /// The character of `\uXXXX`, after the `u`; of two of them when they are a surrogate pair.
+    fn unicode(&mut self, out: &mut String) -> Result<(), DecodeError> {
         let unit = self.hex()?;
         let mut code = u32::from(unit);
         if (0xd800..0xdc00).contains(&unit) && self.text.as_bytes()[self.at..].starts_with(b"\\u") {
@@ -287,10 +289,15 @@ impl<'a> Reader<'a> {
                 self.at = first;
             }
         }
-        Ok(char::from_u32(code).unwrap_or_else(|| {
-            self.lone_surrogate = true;
-            char::REPLACEMENT_CHARACTER
-        }))
+        match char::from_u32(code) {
+            Some(c) => out.push(c),
+            None => {
+                // Its number keeps names apart that differ only in it.
+                self.lone_surrogate = true;
+                let _ = write!(out, "\u{fffd}{unit:04x}");
+            }
+        }
+        Ok(())
     }
 
     fn hex(&mut self) -> Result<u16, DecodeError> {

@@ -2,7 +2,7 @@
 
 use super::{Kind, Number, Reader, Writer};
 use crate::data::Value;
-use crate::wire::{DecodeError, EncodeError};
+use crate::wire::{DecodeError, EncodeError, KeyPath};
 
 /// Reads any value. Every element of a list or object counts as an entry.
 pub(in crate::wire) fn read_value(reader: &mut Reader<'_>) -> Result<Value, DecodeError> {
@@ -38,7 +38,7 @@ pub(in crate::wire) fn write_value(out: &mut Writer, value: &Value) -> Result<()
         Value::BigInt(digits) if is_integer(digits) => out.int(digits),
         Value::BigInt(digits) => {
             let digits = digits.chars().take(32).collect();
-            return Err(EncodeError::Integer { digits });
+            return Err(EncodeError::Integer { path: KeyPath::default(), digits });
         }
         Value::Float(number) => out.float(*number),
         Value::Str(text) => out.string(text),

@@ -2,20 +2,29 @@
 
 use std::fmt::Write as _;
 
+use crate::wire::limits::MAX_DEPTH;
+use crate::wire::EncodeError;
+
 /// Builds a JSON text: `", "` and `": "` between its parts, everything beyond ASCII escaped, floats as Python's `repr`.
 #[derive(Debug)]
 pub(in crate::wire) struct Writer {
     out: String,
     first: bool,
+    depth: usize,
+    deepest: usize,
 }
 
 impl Writer {
     pub(in crate::wire) fn new() -> Self {
-        Self { out: String::new(), first: true }
+        Self { out: String::new(), first: true, depth: 0, deepest: 0 }
     }
 
-    pub(in crate::wire) fn finish(self) -> String {
-        self.out
+    /// The text, if it is not nested deeper than any receiver of ours reads.
+    pub(in crate::wire) fn finish(self) -> Result<String, EncodeError> {
+        if self.deepest > MAX_DEPTH {
+            return Err(EncodeError::TooDeep { limit: MAX_DEPTH });
+        }
+        Ok(self.out)
     }
 
     pub(in crate::wire) fn map<R>(&mut self, entries: impl FnOnce(&mut Self) -> R) -> R {
@@ -77,7 +86,10 @@ impl Writer {
         self.separate();
         self.out.push(open);
         self.first = true;
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
         let result = inside(self);
+        self.depth -= 1;
         self.out.push(close);
         self.first = false;
         result

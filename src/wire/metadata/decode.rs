@@ -59,16 +59,21 @@ struct Part<'a> {
     labels: Option<Labels>,
     values: Option<Vec<(String, Child)>>,
     placed: Vec<Placed>,
+    /// Where the nested dict read last ends.
+    nested_end: usize,
     has_leaves: bool,
     lone_surrogate: Option<DecodeError>,
 }
 
-/// An entry with tensors, or a nested dict without any.
+/// An entry with tensors, or a nested dict.
 #[derive(Debug)]
 struct Placed {
     name: String,
     child: Child,
+    /// A nested dict may have no tensors.
     span: Option<Span>,
+    /// Where it stood in the original order: at its place, or after the nested dict before it.
+    order: Span,
 }
 
 impl<'a> Part<'a> {
@@ -99,7 +104,9 @@ impl<'a> Part<'a> {
         if self.lone_surrogate.is_none() {
             self.lone_surrogate = surrogate.map(|error| error.inside(&key));
         }
-        self.placed.push(Placed { name: key.into_owned(), child: Child::Node(node), span });
+        let order = span.unwrap_or(Span { start: self.nested_end, stop: self.nested_end });
+        self.nested_end = order.stop;
+        self.placed.push(Placed { name: key.into_owned(), child: Child::Node(node), span, order });
         Ok(())
     }
 
@@ -123,7 +130,7 @@ impl<'a> Part<'a> {
             self.note_surrogate(reader, Some(&key));
             let placed = match jagged.take(&key, leaf).map_err(|error| error.inside(&key))? {
                 None => return Ok(()),
-                Some((name, child, span)) => Placed { name: name.to_owned(), child, span: Some(span) },
+                Some((name, child, span)) => Placed { name: name.to_owned(), child, span: Some(span), order: span },
             };
             self.placed.push(placed);
             Ok::<_, DecodeError>(())
@@ -195,8 +202,7 @@ impl Labels {
         }
         let batch_size = self.batch_size.ok_or(BrokenRule::Missing { field: "batch_size" })?;
         let names = self.names.ok_or(BrokenRule::Missing { field: "names" })?;
-        // Back into the order of the storage; dicts without tensors have no place in it and come last.
-        placed.sort_by_key(|entry| (entry.span.is_none(), entry.span));
+        placed.sort_by_key(|entry| entry.order);
         let span = joined(&placed)?;
 
         let mut entries = IndexMap::with_capacity(values.len() + placed.len());
@@ -224,7 +230,7 @@ impl Labels {
         let count = values.len() + placed.len();
         let mut elements: Vec<Option<Placed>> = Vec::new();
         elements.resize_with(count, || None);
-        let values = values.into_iter().map(|(name, child)| Placed { name, child, span: None });
+        let values = values.into_iter().map(|(name, child)| Placed { name, child, span: None, order: Span::default() });
         for element in values.chain(placed) {
             let index = element.name.parse().ok().filter(|index: &usize| index.to_string() == element.name);
             match index.and_then(|index| elements.get_mut(index)) {

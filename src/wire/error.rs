@@ -128,7 +128,7 @@ pub enum DecodeError {
         /// The path of the entry.
         path: KeyPath,
         /// The rule.
-        rule: BrokenRule,
+        rule: Box<BrokenRule>,
     },
     /// `_total_bytes` is not where the last tensor ends.
     #[error("the tensors end at byte {end} of a storage of {declared}")]
@@ -243,7 +243,7 @@ impl DecodeError {
 
 impl From<BrokenRule> for DecodeError {
     fn from(rule: BrokenRule) -> Self {
-        Self::Entry { path: KeyPath::default(), rule }
+        Self::Entry { path: KeyPath::default(), rule: Box::new(rule) }
     }
 }
 

@@ -45,8 +45,8 @@ impl Limits {
     /// How many JSON objects and lists may stand inside one another; a nested TensorDict takes one, the deepest tensor
     /// three more.
     ///
-    /// Reading recurses, so this bounds the stack; values above 256 count as 256, which a thread of 2 MiB holds, and nobody sends more.
-    /// Default: 128.
+    /// Reading recurses, so this bounds the stack. Default: 128, which is also the most: a thread of 2 MiB holds it, and
+    /// our senders refuse more.
     #[must_use]
     pub fn max_depth(mut self, levels: usize) -> Self {
         self.depth = levels.min(MAX_DEPTH);
@@ -70,11 +70,11 @@ impl Default for Limits {
         Self {
             metadata_bytes: 256 << 20,
             storage_bytes: usize::try_from(64_u64 << 30).unwrap_or(isize::MAX as usize / 2),
-            depth: 128,
+            depth: MAX_DEPTH,
             leaves: 4 << 20,
         }
     }
 }
 
 /// The deepest nesting that any setting allows.
-pub(super) const MAX_DEPTH: usize = 256;
+pub(super) const MAX_DEPTH: usize = 128;

@@ -5,6 +5,8 @@
 //! that any Python program may send must not stop a pipe; hence this one.
 
 mod reader;
+#[cfg(test)]
+mod tests;
 mod value;
 mod writer;
 

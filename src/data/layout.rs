@@ -68,7 +68,8 @@ impl Node {
         })
     }
 
-    fn with_places(&self, place: &mut impl FnMut(&mut Leaf)) -> Arc<Self> {
+    /// The same tree with each tensor elsewhere; it keeps its id.
+    pub(crate) fn with_places(&self, place: &mut impl FnMut(&mut Leaf)) -> Arc<Self> {
         let mut node = self.clone();
         let mut visit = |child: &mut Child| match child {
             Child::Tensor(leaf) => place(leaf),

@@ -1,0 +1,173 @@
+//! [`RecvSession`]: from messages to TensorDicts.
+
+use std::fmt;
+
+use super::error::DecodeError;
+use super::frame::{Format, NEW_SCHEMA, SAME_SCHEMA};
+use super::leaves::{self, Header};
+use super::metadata;
+use super::pool::Pool;
+use super::schema::Schema;
+use super::Limits;
+use crate::data::{same_structure, Device, TensorDict};
+use crate::storage::Storage;
+
+/// The receiver's side of a stream: knows the lengths of what comes next, and keeps the buffers.
+///
+/// In the steady state, when one message follows another of the same schema, it neither reads JSON nor allocates.
+///
+/// After an error that is not [recoverable](DecodeError::is_recoverable) the stream cannot be understood any more.
+pub struct RecvSession {
+    format: Format,
+    limits: Limits,
+    /// The schema in force; leaf by leaf, that of the header read last.
+    header: Option<Header>,
+    /// Leaf by leaf: the text of the header read last, since the next one is usually the same.
+    header_text: Vec<u8>,
+    pool: Pool,
+    /// What stands for a TensorDict while its storage is received into.
+    vacant: TensorDict,
+}
+
+impl RecvSession {
+    /// A session in which nothing has been received.
+    #[must_use]
+    pub fn new(format: Format, limits: Limits) -> Self {
+        let vacant = TensorDict::new([]);
+        Self { format, limits, header: None, header_text: Vec::new(), pool: Pool::default(), vacant }
+    }
+
+    /// Whether metadata follow the flag.
+    ///
+    /// # Errors
+    /// - [`DecodeError::Flag`]: no such flag.
+    /// - [`DecodeError::NoSchema`]: it refers to metadata that were never sent.
+    pub fn accept_flag(&self, flag: u8) -> Result<bool, DecodeError> {
+        match flag {
+            NEW_SCHEMA => Ok(true),
+            SAME_SCHEMA if self.header.is_none() => Err(DecodeError::NoSchema),
+            SAME_SCHEMA => Ok(false),
+            _ => Err(DecodeError::Flag { flag }),
+        }
+    }
+
+    /// The length of the metadata or header that follows.
+    ///
+    /// # Errors
+    /// [`DecodeError::MetadataTooLong`] if it is beyond the limit.
+    pub fn check_header_len(&self, len: u64) -> Result<usize, DecodeError> {
+        let limit = self.limits.metadata_bytes;
+        let fits = usize::try_from(len).ok().filter(|&len| len <= limit);
+        fits.ok_or(DecodeError::MetadataTooLong { len, limit })
+    }
+
+    /// Takes metadata, which are in force from then on, or the header of a leaf-by-leaf message.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`] that is not recoverable. (Those come from [`finish`](Self::finish), once for each message,
+    /// so that the bytes of the message are received in any case.)
+    pub fn accept_header(&mut self, json: &[u8]) -> Result<(), DecodeError> {
+        if self.format == Format::LeafByLeaf && self.header.is_some() && self.header_text == json {
+            return Ok(());
+        }
+        self.check_header_len(json.len() as u64)?;
+        self.header = Some(match self.format {
+            Format::LeafByLeaf => {
+                let header = leaves::decode(json, self.limits)?;
+                json.clone_into(&mut self.header_text);
+                header
+            }
+            format => Header {
+                schema: metadata::decode(json, format == Format::Consolidated, self.limits)?,
+                lens: Vec::new(),
+            },
+        });
+        Ok(())
+    }
+
+    /// The length of the storage that follows; `None` before the first metadata.
+    #[must_use]
+    pub fn body_len(&self) -> Option<usize> {
+        self.schema().map(|schema| schema.total_bytes)
+    }
+
+    /// Leaf by leaf: the length of each tensor that follows.
+    #[must_use]
+    pub fn leaf_lens(&self) -> &[usize] {
+        self.header.as_ref().map_or(&[], |header| &header.lens)
+    }
+
+    /// Where the sender's storage is, if it says so.
+    #[must_use]
+    pub fn sender_device(&self) -> Option<&Device> {
+        self.schema()?.device.as_ref()
+    }
+
+    /// A storage to receive the next body into, with any contents. It is the only handle to it.
+    ///
+    /// It has [`body_len`](Self::body_len) bytes and at least 16, so that a short message of another kind that comes
+    /// instead finds room. It is one of few that are used again when nobody holds them any more.
+    pub fn buffer(&mut self) -> Storage {
+        let len = self.body_len().unwrap_or(0).max(MIN_BUFFER);
+        self.pool.take(len)
+    }
+
+    /// The storage of `td`, if the next body can be received into it: `td` is consolidated and of the schema in force,
+    /// and nobody shares its storage. `td` is empty then, until the result of [`finish`](Self::finish) replaces it.
+    pub fn matching_buffer(&self, td: &mut TensorDict) -> Option<Storage> {
+        let schema = self.schema()?;
+        let root = schema.root.as_ref().ok()?;
+        let storage = td.packed_storage()?;
+        let fits = storage.len() >= schema.total_bytes.max(MIN_BUFFER) && storage.is_unique();
+        if !fits || !same_structure(root, td.root()) {
+            return None;
+        }
+        std::mem::replace(td, self.vacant.clone()).into_packed_storage()
+    }
+
+    /// The TensorDict whose bytes have been received into `storage`, from its first byte on.
+    ///
+    /// # Errors
+    /// - [`DecodeError::LoneSurrogate`]: the schema in force cannot be held. Recoverable.
+    /// - [`DecodeError::NoSchema`], [`DecodeError::Length`]: there is no schema yet, or the storage is too short.
+    pub fn finish(&mut self, storage: Storage) -> Result<TensorDict, DecodeError> {
+        let schema = self.schema().ok_or(DecodeError::NoSchema)?;
+        if storage.len() < schema.total_bytes {
+            return Err(DecodeError::Length { expected: schema.total_bytes, found: storage.len() });
+        }
+        let root = schema.root.clone()?;
+        Ok(TensorDict::from_packed(root, storage))
+    }
+
+    /// Leaf by leaf: the TensorDict whose tensors have been received into `storages`, in the order of
+    /// [`leaf_lens`](Self::leaf_lens).
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn finish_leaves(&mut self, storages: &[Storage]) -> Result<TensorDict, DecodeError> {
+        let header = self.header.as_ref().ok_or(DecodeError::NoSchema)?;
+        let found = storages.iter().map(Storage::len).sum();
+        if storages.len() != header.lens.len() || storages.iter().zip(&header.lens).any(|(s, &len)| s.len() < len) {
+            return Err(DecodeError::Length { expected: header.schema.total_bytes, found });
+        }
+        let root = header.schema.root.clone()?;
+        Ok(TensorDict::from_loose(root.with_places(&mut |leaf| {
+            leaf.storage = Some(storages[leaf.start].clone());
+            leaf.start = 0;
+        })))
+    }
+
+    fn schema(&self) -> Option<&Schema> {
+        self.header.as_ref().map(|header| &header.schema)
+    }
+}
+
+impl fmt::Debug for RecvSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { format, limits, .. } = self;
+        f.debug_struct("RecvSession").field("format", format).field("limits", limits).finish_non_exhaustive()
+    }
+}
+
+/// The shortest buffer.
+const MIN_BUFFER: usize = 16;

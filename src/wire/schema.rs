@@ -1,0 +1,76 @@
+//! [`Schema`]: what a receiver knows about a message before its bytes arrive.
+
+use std::sync::Arc;
+
+use super::error::DecodeError;
+use super::json::{Kind, Number, Reader};
+use super::Limits;
+use crate::data::{DType, Device, Node, Shape};
+
+/// A checked tree, and the bytes of its storage.
+#[derive(Debug, Clone)]
+pub(super) struct Schema {
+    /// Or why it cannot be held, although its messages can be received and dropped.
+    pub(super) root: Result<Arc<Node>, DecodeError>,
+    pub(super) total_bytes: usize,
+    /// Where the sender's storage is.
+    pub(super) device: Option<Device>,
+}
+
+impl Schema {
+    pub(super) fn new(
+        root: Arc<Node>,
+        total_bytes: usize,
+        lone_surrogate: Option<DecodeError>,
+        limits: Limits,
+    ) -> Result<Self, DecodeError> {
+        if total_bytes > limits.storage_bytes {
+            return Err(DecodeError::StorageTooLong { len: total_bytes, limit: limits.storage_bytes });
+        }
+        let root = match lone_surrogate {
+            Some(DecodeError::LoneSurrogate { path, .. }) => Err(DecodeError::LoneSurrogate { path, total_bytes }),
+            _ => Ok(root),
+        };
+        Ok(Self { root, total_bytes, device: None })
+    }
+}
+
+/// Python carries these in name only: they arrive without their scale, and printing one ends the process.
+pub(super) fn is_quantised(dtype: DType) -> bool {
+    matches!(dtype, DType::QInt8 | DType::QUInt8 | DType::QInt32 | DType::QUInt4x2 | DType::QUInt2x4)
+}
+
+impl Reader<'_> {
+    /// A size: an integer that is not negative and fits.
+    pub(super) fn size(&mut self) -> Result<usize, DecodeError> {
+        match self.number()? {
+            Number::Int(number) => usize::try_from(number).ok(),
+            _ => None,
+        }
+        .ok_or_else(|| self.error("expected a size before this"))
+    }
+}
+
+pub(super) fn shape(reader: &mut Reader<'_>) -> Result<Shape, DecodeError> {
+    let mut dims = Vec::new();
+    reader.list(|reader| reader.size().map(|dim| dims.push(dim)))?;
+    Ok(dims.into())
+}
+
+/// A string or null.
+pub(super) fn text(reader: &mut Reader<'_>) -> Result<Option<String>, DecodeError> {
+    match reader.peek()? {
+        Kind::Null => reader.null().map(|()| None),
+        _ => reader.string().map(|text| Some(text.into_owned())),
+    }
+}
+
+pub(super) fn device(reader: &mut Reader<'_>) -> Result<Option<Device>, DecodeError> {
+    Ok(text(reader)?.map(|label| Device::from(&*label)))
+}
+
+pub(super) fn names(reader: &mut Reader<'_>) -> Result<Vec<Option<String>>, DecodeError> {
+    let mut names = Vec::new();
+    reader.list(|reader| text(reader).map(|name| names.push(name)))?;
+    Ok(names)
+}

@@ -32,18 +32,15 @@ fn main() {
         fail(&format!("UCX runs on Linux only, and this is a build for {os}: leave the feature `ucx` out there."));
     }
 
-    let mut tried = Vec::new();
-    for attempt in [from_ucx_dir, from_pkg_config] {
-        match attempt() {
-            Ok(link) => return link.print(),
-            Err(why) => tried.push(why),
-        }
+    let found = match env::var("UCX_DIR") {
         // Whoever names a folder means it: no second choice behind their back.
-        if env::var_os("UCX_DIR").is_some() {
-            break;
-        }
+        Ok(root) => from_folder(&root).map_err(|why| [why, "pkg-config: not asked, as UCX_DIR is set".to_owned()]),
+        Err(_) => from_pkg_config().map_err(|why| ["UCX_DIR: not set".to_owned(), why]),
+    };
+    match found {
+        Ok(link) => link.print(),
+        Err(tried) => fail(&not_found(&tried)),
     }
-    fail(&not_found(&tried));
 }
 
 /// Flags for the linker, and where UCX's headers are for tests/abi.rs.
@@ -61,22 +58,22 @@ impl Link {
         for library in &self.libraries {
             println!("cargo:rustc-link-lib={library}");
         }
-        println!("cargo:rustc-env=UCX_SYS_INCLUDE={}", self.include);
+        // Not UCX_*: cargo sets it for the tests too, and UCX warns of every variable it does not know.
+        println!("cargo:rustc-env=LIBUCP_HEADERS={}", self.include);
     }
 }
 
 /// The folder that holds `lib/libucp.so` (or `lib64`), be it a prefix of `make install` or the `libucx` of a pip wheel.
-fn from_ucx_dir() -> Result<Link, String> {
-    let root = env::var("UCX_DIR").map_err(|_| "UCX_DIR: not set".to_owned())?;
+fn from_folder(root: &str) -> Result<Link, String> {
     let lib = ["lib", "lib64"]
-        .map(|lib| Path::new(&root).join(lib))
+        .map(|lib| Path::new(root).join(lib))
         .into_iter()
         .find(|lib| lib.join("libucp.so").exists())
         .ok_or_else(|| format!("UCX_DIR={root}: no libucp.so in its lib or lib64"))?;
     Ok(Link {
         folders: vec![lib.display().to_string()],
         libraries: LIBRARIES.map(str::to_owned).into(),
-        include: Path::new(&root).join("include").display().to_string(),
+        include: Path::new(root).join("include").display().to_string(),
     })
 }
 
@@ -121,7 +118,7 @@ Tried:
 To install it:
   Debian, Ubuntu   apt-get install libucx-dev
   Fedora, RHEL     dnf install ucx-devel
-  conda            conda install -c conda-forge ucx
+  conda            conda install -c conda-forge ucx, then set UCX_DIR=$CONDA_PREFIX
   pip              pip install libucx-cu12 (or -cu13), then set
                    UCX_DIR=$(python -c 'import libucx, os; print(os.path.dirname(libucx.__file__))')
   elsewhere        set UCX_DIR to the folder whose lib/ holds libucp.so,

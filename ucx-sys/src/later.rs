@@ -30,7 +30,7 @@ pub struct ucp_transport_entry_t {
 pub struct ucp_transports_t {
     /// The array, the caller's.
     pub entries: *mut ucp_transport_entry_t,
-    /// In: how many entries there is room for. Out: how many the endpoint has.
+    /// In: how many entries there is room for. Out: how many were filled in.
     pub num_entries: u32,
     /// In: `size_of::<ucp_transport_entry_t>()`, by which the library knows our version of it.
     pub entry_size: usize,

@@ -4,7 +4,7 @@
 mod data;
 #[allow(unsafe_code)]
 mod storage;
-mod wire;
+pub mod wire;
 
 #[cfg(feature = "ucx")]
 mod error;

@@ -12,7 +12,7 @@ use crate::data::TensorDict;
 use crate::error::{Error, Phase, Result};
 use crate::link::{Kind, Lane, Link, LinkError, Received, RecvFailure, Target, SMALL_BYTES};
 use crate::storage::Storage;
-use crate::wire::{DecodeError, Format, RecvSession};
+use crate::wire::{self, DecodeError, Format, RecvSession};
 
 /// Where a receive into an existing TensorDict put the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +106,16 @@ impl<L: Link> Receiver<L> {
             }
             Err(error) => {
                 // If its storage went with a broken receive, the values are zeroes.
-                *td = left.unwrap_or_else(|| self.session.placeholder());
+                *td = left.or_else(|| self.zeroes()).unwrap_or_else(|| self.empty.clone());
                 Err(error)
             }
         }
+    }
+
+    /// A TensorDict of the schema in force.
+    fn zeroes(&mut self) -> Option<TensorDict> {
+        let len = self.session.body_len()?;
+        self.session.finish(Storage::zeroed(len.max(SMALL_BYTES))).ok()
     }
 
     fn run(&mut self, timer: Timer) -> Result<TensorDict> {
@@ -154,9 +160,9 @@ impl<L: Link> Receiver<L> {
 
     fn plain_head(&mut self, got: &Received) -> Result<Option<TensorDict>> {
         match (self.format, got.len, got.small[0]) {
-            (Format::Consolidated, 1, 0x00) => self.stage = Stage::Length,
-            (Format::Consolidated, 1, 0x01) if self.session.body_len().is_some() => self.stage = Stage::Body,
-            (Format::Consolidated, 1, 0x01) => return Err(self.protocol("data of a schema that it never sent")),
+            (Format::Consolidated, 1, wire::NEW_SCHEMA) => self.stage = Stage::Length,
+            (Format::Consolidated, 1, wire::SAME_SCHEMA) if self.session.body_len().is_some() => self.stage = Stage::Body,
+            (Format::Consolidated, 1, wire::SAME_SCHEMA) => return Err(self.protocol("data of a schema that it never sent")),
             (Format::Consolidated, 8, _) | (Format::LeafByLeaf, 1, _) => return Err(self.mode_mismatch()),
             (Format::LeafByLeaf, 8, _) => {
                 let len = small_number(got).ok_or_else(|| self.wrong("the length of a header", got))?;
@@ -221,7 +227,7 @@ impl<L: Link> Receiver<L> {
     fn finish_leaves(&mut self) -> Result<TensorDict> {
         self.stage = Stage::Head;
         let leaves = std::mem::take(&mut self.leaves);
-        self.session.finish_leaves(leaves).map_err(|e| self.decode(e))
+        self.session.finish_leaves(&leaves).map_err(|e| self.decode(e))
     }
 
     /// A whole message under the schema in force.
@@ -271,14 +277,10 @@ impl<L: Link> Receiver<L> {
 
     /// A buffer that nobody else holds: that of the TensorDict to receive into if it fits, or one of the session's.
     fn buffer(&mut self) -> Storage {
-        if let Some(td) = self.into.take() {
-            match self.session.claim(td) {
-                Ok(storage) => {
-                    self.claimed = true;
-                    return storage;
-                }
-                Err(td) => self.into = Some(td),
-            }
+        if let Some(storage) = self.into.as_mut().and_then(|td| self.session.matching_buffer(td)) {
+            self.into = None;
+            self.claimed = true;
+            return storage;
         }
         self.session.buffer()
     }
@@ -308,10 +310,8 @@ impl<L: Link> Receiver<L> {
     }
 
     fn mode_mismatch(&self) -> Error {
-        let (ours, theirs) = match self.format {
-            Format::Consolidated => (true, false),
-            Format::LeafByLeaf => (false, true),
-        };
+        let ours = self.format == Format::Consolidated;
+        let theirs = !ours;
         self.protocol(&format!(
             "it sends with consolidated={theirs} and this end receives with consolidated={ours}; both ends need the same"
         ))

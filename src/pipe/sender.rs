@@ -8,12 +8,7 @@ use super::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Phase, Result};
 use crate::link::{Kind, Lane, Link, LinkError, Message, Payload};
-use crate::storage::Storage;
-use crate::wire::{Body, Format, SendSession};
-
-/// Python's flag bytes.
-const NEW_SCHEMA_FLAG: &[u8] = &[0x00];
-const SAME_SCHEMA_FLAG: &[u8] = &[0x01];
+use crate::wire::{Body, Format, Outgoing, SendSession};
 
 #[derive(Debug)]
 pub(super) struct Sender<L: Link> {
@@ -34,7 +29,7 @@ impl<L: Link> Sender<L> {
             return Err(error.clone());
         }
         let outgoing = self.session.encode(td)?;
-        let sent = transmit(&self.connection.link, self.format, outgoing.header, outgoing.bodies, timer);
+        let sent = transmit(&self.connection.link, self.format, &outgoing, timer);
         match sent {
             Ok(()) => {
                 self.session.commit();
@@ -60,33 +55,30 @@ impl<L: Link> Sender<L> {
 }
 
 /// Hands the messages of one TensorDict to the link.
-fn transmit<L: Link>(
-    link: &L,
-    format: Format,
-    header: Option<&Storage>,
-    bodies: &[Body],
-    timer: Timer,
-) -> Result<(), LinkError> {
+fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: Timer) -> Result<(), LinkError> {
     let kinds = link.has_kinds();
-    let flag = |flag| Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(flag) };
-    match (header, format, bodies) {
-        (None, Format::Consolidated, [storage]) if kinds => link.send(&[body(kind::SAME_SCHEMA, storage)], timer.deadline),
-        (None, Format::Consolidated, [storage]) => {
-            link.send(&[flag(SAME_SCHEMA_FLAG), body(kind::BODY, storage)], timer.deadline)
-        }
-        (header, format, bodies) => {
-            // A leaf-by-leaf message always has a header; `None` cannot come with it.
-            let empty = Storage::zeroed(0);
-            let header = header.unwrap_or(&empty);
-            let len = (header.len() as u64).to_le_bytes();
-            let head = if format == Format::Consolidated { kind::NEW_SCHEMA } else { kind::LEAF_BY_LEAF };
-            let whole = Body { storage: header.clone(), offset: 0, len: header.len() };
-            let opening = [flag(NEW_SCHEMA_FLAG), number(Lane::Data, head, &len), body(kind::HEADER, &whole)];
-            let flagless = kinds || format == Format::LeafByLeaf;
-            link.send(&opening[usize::from(flagless)..], timer.deadline)?;
-            bodies.iter().try_for_each(|leaf| link.send(&[body(kind::BODY, leaf)], timer.deadline))
-        }
+    let flag = outgoing.flag().filter(|_| !kinds).map(|flag| [flag]);
+    let flag = flag.as_ref().map(|flag| Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(flag) });
+    let Some(header) = outgoing.header() else {
+        let bodies = outgoing.bodies();
+        return match (flag, bodies) {
+            (Some(flag), [storage]) => link.send(&[flag, body(kind::BODY, storage)], timer.deadline),
+            _ => send_all(link, kind::SAME_SCHEMA, bodies, timer),
+        };
+    };
+    if let Some(flag) = flag {
+        link.send(&[flag], timer.deadline)?;
     }
+    let len = (header.len() as u64).to_le_bytes();
+    let opening = if format == Format::LeafByLeaf { kind::LEAF_BY_LEAF } else { kind::NEW_SCHEMA };
+    let payload = Payload::Block { storage: header, offset: 0, len: header.len() };
+    let header = Message { lane: Lane::Data, kind: kind::HEADER, payload };
+    link.send(&[number(Lane::Data, opening, &len), header], timer.deadline)?;
+    send_all(link, kind::BODY, outgoing.bodies(), timer)
+}
+
+fn send_all<L: Link>(link: &L, kind: Kind, bodies: &[Body], timer: Timer) -> Result<(), LinkError> {
+    bodies.iter().try_for_each(|one| link.send(&[body(kind, one)], timer.deadline))
 }
 
 fn body(kind: Kind, body: &Body) -> Message<'_> {

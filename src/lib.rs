@@ -5,5 +5,8 @@ mod data;
 #[allow(unsafe_code)]
 mod storage;
 
-pub use data::{DType, DataError, Device, Element, NonTensor, Shape, TensorDict, Value, DIFFERING};
+pub use data::{
+    DType, DataError, Device, Element, Entry, Item, Jagged, JaggedView, Kind, NonTensor, Path, Shape, Tensor,
+    TensorDict, TensorView, TensorViewMut, Value, DIFFERING,
+};
 pub use storage::{Storage, STORAGE_ALIGNMENT};

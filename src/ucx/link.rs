@@ -538,10 +538,11 @@ mod tests {
             let (a, b) = pair(&settings);
             let message = Message { lane: Lane::Data, kind: Kind(3), payload: Payload::Small(b"last") };
             a.send(&[message], soon()).expect("send");
-            a.close(soon()).expect("close");
+            let closer = std::thread::spawn(move || a.close(soon()));
             assert_eq!(b.recv(Lane::Data, Target::Small, soon()).expect("recv").len, 4);
             let gone = b.recv(Lane::Data, Target::Small, soon());
             assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+            closer.join().expect("closer").expect("close");
         }
     }
 

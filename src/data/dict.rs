@@ -228,6 +228,22 @@ impl TensorDict {
         self.packed_storage().is_some()
     }
 
+    /// The bytes of all tensors of a consolidated TensorDict, in Python's packed layout; `None` of another.
+    #[must_use]
+    pub fn consolidated_bytes(&self) -> Option<&[u8]> {
+        self.packed_storage().map(|storage| &storage.as_bytes()[..self.root.packed_len()])
+    }
+
+    /// The same for writing; copied first if another TensorDict or tensor shares them.
+    #[must_use]
+    pub fn consolidated_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        let len = self.root.packed_len();
+        match &mut self.bytes {
+            Bytes::Packed(storage) => Some(&mut storage.make_mut()[..len]),
+            Bytes::Loose | Bytes::Part(_) => None,
+        }
+    }
+
     pub(super) fn find(&self, names: &[&str]) -> Result<&Child, DataError> {
         find(&self.root, names)
     }

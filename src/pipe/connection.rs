@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::kind;
 use super::timer::Timer;
 use crate::error::{Error, Peer, Phase, Result};
-use crate::link::{deadline_after, Kind, Lane, Link, LinkError, Message, Payload, RecvFailure, Received, Target};
+use crate::link::{deadline_after, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target};
 
 /// How long a pipe that is dropped while its thread panics may take to say goodbye.
 const CLOSE_IN_PANIC: Duration = Duration::from_millis(200);
@@ -80,10 +80,13 @@ impl<L: Link> Connection<L> {
 
     /// Answers a goodbye; the peer waits for it.
     pub(super) fn answer_goodbye(&self) {
+        let deadline = deadline_after(self.close_timeout);
         let count = self.received.load(Ordering::Relaxed).to_le_bytes();
         let answer = [number(Lane::Control, kind::RECEIVED, &count)];
-        if let Err(error) = self.link.send(&answer, deadline_after(self.close_timeout)) {
-            log::debug!("goodbye of {} not answered: {error}", self.peer);
+        // Its LEAVING, which would answer a goodbye of ours, is not needed.
+        let leaving = self.link.recv(Lane::Control, Target::Small, deadline);
+        if let Err(error) = self.link.send(&answer, deadline) {
+            log::debug!("goodbye of {} not answered: {error} ({leaving:?})", self.peer);
         }
     }
 
@@ -114,17 +117,16 @@ impl<L: Link> Connection<L> {
         let sent = self.sent.load(Ordering::Relaxed);
         let received = self.received.load(Ordering::Relaxed).to_le_bytes();
         let sent_bytes = sent.to_le_bytes();
-        let messages = [
-            number(Lane::Data, kind::GOODBYE, &sent_bytes),
-            number(Lane::Control, kind::LEAVING, &received),
-        ];
+        let messages =
+            [number(Lane::Data, kind::GOODBYE, &sent_bytes), number(Lane::Control, kind::LEAVING, &received)];
         self.link.send(&messages, timer.deadline).map_err(explain)?;
         let answer = match self.link.recv(Lane::Control, Target::Small, timer.deadline) {
             Ok(answer) => answer,
             Err(RecvFailure::Error(error)) => return Err(explain(error)),
             Err(RecvFailure::Expired(_) | RecvFailure::Underway(_)) => return Err(explain(LinkError::Expired)),
         };
-        let Some(received) = small_number(&answer).filter(|_| matches!(answer.kind, kind::RECEIVED | kind::LEAVING)) else {
+        let Some(received) = small_number(&answer).filter(|_| matches!(answer.kind, kind::RECEIVED | kind::LEAVING))
+        else {
             let reason = format!("an answer of kind {} and {} bytes to a goodbye", answer.kind.0, answer.len).into();
             return Err(Error::Protocol { peer: self.peer.clone(), reason });
         };

@@ -161,8 +161,12 @@ impl<L: Link> Receiver<L> {
     fn plain_head(&mut self, got: &Received) -> Result<Option<TensorDict>> {
         match (self.format, got.len, got.small[0]) {
             (Format::Consolidated, 1, wire::NEW_SCHEMA) => self.stage = Stage::Length,
-            (Format::Consolidated, 1, wire::SAME_SCHEMA) if self.session.body_len().is_some() => self.stage = Stage::Body,
-            (Format::Consolidated, 1, wire::SAME_SCHEMA) => return Err(self.protocol("data of a schema that it never sent")),
+            (Format::Consolidated, 1, wire::SAME_SCHEMA) if self.session.body_len().is_some() => {
+                self.stage = Stage::Body
+            }
+            (Format::Consolidated, 1, wire::SAME_SCHEMA) => {
+                return Err(self.protocol("data of a schema that it never sent"))
+            }
             (Format::Consolidated, 8, _) | (Format::LeafByLeaf, 1, _) => return Err(self.mode_mismatch()),
             (Format::LeafByLeaf, 8, _) => {
                 let len = small_number(got).ok_or_else(|| self.wrong("the length of a header", got))?;

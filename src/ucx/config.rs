@@ -115,7 +115,9 @@ mod tests {
     #[test]
     fn transport_lists_are_understood() {
         assert!(allows(None, TCP) && allows(Some("all"), TCP) && allows(Some("posix, tcp"), TCP));
-        assert!(!allows(Some("tcp"), SHARED_MEMORY) && !allows(Some("^tcp"), TCP) && allows(Some("^tcp"), SHARED_MEMORY));
+        assert!(
+            !allows(Some("tcp"), SHARED_MEMORY) && !allows(Some("^tcp"), TCP) && allows(Some("^tcp"), SHARED_MEMORY)
+        );
     }
 
     #[test]

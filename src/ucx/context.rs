@@ -104,7 +104,11 @@ pub(super) fn loaded_version() -> (u32, u32) {
 /// A newer minor version keeps the ABI (same soname); an older one lacks functions, another major one is unknown.
 fn check_version() -> Result<(), UcxError> {
     let (major, minor) = COMPILED;
-    fits(loaded_version()).then_some(()).ok_or_else(|| UcxError::Version { loaded: loaded_version_text(), major, minor })
+    fits(loaded_version()).then_some(()).ok_or_else(|| UcxError::Version {
+        loaded: loaded_version_text(),
+        major,
+        minor,
+    })
 }
 
 fn fits((major, minor): (u32, u32)) -> bool {

@@ -32,22 +32,28 @@ impl Endpoint {
     /// Begins to connect to a listener. Whether that works is known when bytes arrive, or the endpoint fails.
     pub(crate) fn connect(worker: &Worker, address: SocketAddr) -> Result<Self, UcxError> {
         let address = CAddress::from(address);
-        Self::create(worker, ucx_sys::ucp_ep_params_t {
-            field_mask: u64::from(ucx_sys::UCP_EP_PARAM_FIELD_FLAGS | ucx_sys::UCP_EP_PARAM_FIELD_SOCK_ADDR),
-            flags: ucx_sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
-            sockaddr: address.as_ucs(),
-            ..Default::default()
-        })
+        Self::create(
+            worker,
+            ucx_sys::ucp_ep_params_t {
+                field_mask: u64::from(ucx_sys::UCP_EP_PARAM_FIELD_FLAGS | ucx_sys::UCP_EP_PARAM_FIELD_SOCK_ADDR),
+                flags: ucx_sys::UCP_EP_PARAMS_FLAGS_CLIENT_SERVER,
+                sockaddr: address.as_ucs(),
+                ..Default::default()
+            },
+        )
     }
 
     /// Accepts what a client asked of a listener; the request is used up. The worker may be another than the
     /// listener's, of the same context.
     pub(super) fn accept(worker: &Worker, request: ucx_sys::ucp_conn_request_h) -> Result<Self, UcxError> {
-        Self::create(worker, ucx_sys::ucp_ep_params_t {
-            field_mask: u64::from(ucx_sys::UCP_EP_PARAM_FIELD_CONN_REQUEST),
-            conn_request: request,
-            ..Default::default()
-        })
+        Self::create(
+            worker,
+            ucx_sys::ucp_ep_params_t {
+                field_mask: u64::from(ucx_sys::UCP_EP_PARAM_FIELD_CONN_REQUEST),
+                conn_request: request,
+                ..Default::default()
+            },
+        )
     }
 
     fn create(worker: &Worker, mut params: ucx_sys::ucp_ep_params_t) -> Result<Self, UcxError> {
@@ -169,7 +175,8 @@ fn parse_transports(info: &str) -> Vec<String> {
         let Some(name) = resource.filter(|_| words.any(|word| word == "am" || word.starts_with("am_bw"))) else {
             continue;
         };
-        let name = name.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(name, |(n, _)| n);
+        let name =
+            name.rsplit_once('.').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(name, |(n, _)| n);
         if !transports.iter().any(|t| t == name) {
             transports.push(name.to_owned());
         }

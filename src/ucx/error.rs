@@ -31,7 +31,9 @@ pub(crate) enum UcxError {
 impl UcxError {
     pub(crate) fn status(&self) -> Option<Status> {
         match self {
-            Self::Status { status, .. } | Self::Setting { status, .. } | Self::NoTransport { status, .. } => Some(*status),
+            Self::Status { status, .. } | Self::Setting { status, .. } | Self::NoTransport { status, .. } => {
+                Some(*status)
+            }
             _ => None,
         }
     }

@@ -56,7 +56,8 @@ impl Flusher {
         if thread.is_none() {
             let (wake, woken) = bounded(1);
             let (engine, shared) = (Arc::clone(&self.engine), Arc::clone(&self.shared));
-            let spawned = std::thread::Builder::new().name(self.name.clone()).spawn(move || run(&engine, &shared, &woken));
+            let spawned =
+                std::thread::Builder::new().name(self.name.clone()).spawn(move || run(&engine, &shared, &woken));
             match spawned {
                 Ok(handle) => *thread = Some((wake, handle)),
                 Err(error) => log::error!("no progress thread: {error}; a send may wait for this end's next call"),

@@ -15,7 +15,9 @@ use super::request::{place, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
 use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
-use crate::link::{Deadline, Kind, Lane, Link, LinkError, Message, Payload, RecvFailure, Received, Target, SMALL_BYTES};
+use crate::link::{
+    Deadline, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target, SMALL_BYTES,
+};
 
 /// How long closing may take beyond its deadline: an endpoint that is not closed would leave the peer waiting.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
@@ -91,15 +93,12 @@ impl Connecting {
 
     fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
         let mut random = [0; 4];
-        getrandom::fill(&mut random).map_err(|error| {
-            UcxError::Os { operation: "reading random bytes", message: error.to_string() }
-        })?;
+        getrandom::fill(&mut random)
+            .map_err(|error| UcxError::Os { operation: "reading random bytes", message: error.to_string() })?;
         let ours = Hello::ours(u32::from_ne_bytes(random));
         let mut guard = self.engine.lock()?;
         let exchanged = match self.side {
-            Side::Server => {
-                self.say(&mut guard, ours, deadline).and_then(|()| self.hear(&mut guard, deadline))
-            }
+            Side::Server => self.say(&mut guard, ours, deadline).and_then(|()| self.hear(&mut guard, deadline)),
             Side::Client => self.hear(&mut guard, deadline).and_then(|theirs| {
                 self.say(&mut guard, ours, deadline)?;
                 Ok(theirs)
@@ -271,7 +270,12 @@ impl UcxLink {
         }
     }
 
-    fn finish_send(&self, guard: &mut Guard<'_, Endpoint>, ticket: Ticket, deadline: Deadline) -> Result<(), LinkError> {
+    fn finish_send(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        ticket: Ticket,
+        deadline: Deadline,
+    ) -> Result<(), LinkError> {
         match self.engine.wait_for(guard, deadline, &ticket) {
             Ok(()) => {
                 let (status, _) = guard.requests.finish(ticket);
@@ -397,6 +401,7 @@ impl Link for UcxLink {
             return Ok(());
         }
         let flushed = self.flush(&mut guard, deadline);
+        guard.worker.discard_unread(self.recv_tag, !KIND_MASK);
         let ticket = guard.requests.take();
         let Locked { child, requests, .. } = &mut *guard;
         let slot = requests.slot(&ticket);

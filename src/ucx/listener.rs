@@ -71,10 +71,8 @@ impl Listener {
         };
         // SAFETY: a live listener under its lock; the mask says which field is filled in.
         check("ucp_listener_query", unsafe { ucx_sys::ucp_listener_query(self.raw, &mut attr) })?;
-        from_c(&attr.sockaddr).ok_or(UcxError::Status {
-            operation: "ucp_listener_query",
-            status: Status(ucx_sys::UCS_ERR_INVALID_ADDR),
-        })
+        from_c(&attr.sockaddr)
+            .ok_or(UcxError::Status { operation: "ucp_listener_query", status: Status(ucx_sys::UCS_ERR_INVALID_ADDR) })
     }
 
     pub(super) fn has_request(&self) -> bool {

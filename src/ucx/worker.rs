@@ -109,6 +109,26 @@ impl Worker {
         unsafe { ucx_sys::ucp_tag_recv_nbx(self.raw, data, len, tag, mask, &param) }
     }
 
+    /// Throws away what has arrived and nobody will receive; UCX would warn of each message.
+    pub(super) fn discard_unread(&self, tag: u64, mask: u64) {
+        let mut info = ucx_sys::ucp_tag_recv_info_t::default();
+        loop {
+            // SAFETY: a live worker under its lock; `info` is filled in during the call.
+            let message = unsafe { ucx_sys::ucp_tag_probe_nb(self.raw, tag, mask, 1, &mut info) };
+            if message.is_null() {
+                return;
+            }
+            let param = ucx_sys::ucp_request_param_t::default();
+            let nowhere = std::ptr::NonNull::<u8>::dangling().as_ptr().cast();
+            // SAFETY: the message was removed by the probe just now; no byte is written, as there is room for none.
+            let request = unsafe { ucx_sys::ucp_tag_msg_recv_nbx(self.raw, nowhere, 0, message, &param) };
+            if Status::of_ptr(request) == Status::IN_PROGRESS {
+                // SAFETY: UCX frees the request when it completes.
+                unsafe { ucx_sys::ucp_request_free(request) };
+            }
+        }
+    }
+
     /// Cancels a receive. If it had not begun, its callback runs now.
     ///
     /// # Safety

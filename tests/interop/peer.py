@@ -16,7 +16,7 @@ Roles
             other side to close instead, and must see that.
     recv    receives until the other side closes and prints the dump of each. With `--count N` it closes after N.
     serve   a server (`--listen` only) that echoes to `--clients N` clients, all at the same time, until each has left.
-    cases   prints the names of the catalogue, to find the number in a dump; connects to nothing.
+    cases   prints a line for each TensorDict of the catalogue, number and name; connects to nothing.
 
 Options
 

@@ -22,6 +22,7 @@ struct Preset {
 }
 
 const SHARED_MEMORY: &[&str] = &["all", "shm", "sm", "mm", "posix", "sysv", "xpmem"];
+const ANY: &[&str] = &[];
 const TCP: &[&str] = &["all", "tcp"];
 
 const PRESETS: &[Preset] = &[
@@ -30,6 +31,8 @@ const PRESETS: &[Preset] = &[
     // 8 kB by default; large segments are several times faster.
     Preset { name: "TCP_TX_SEG_SIZE", bare: "TX_SEG_SIZE", value: "256k", of: TCP },
     Preset { name: "TCP_RX_SEG_SIZE", bare: "RX_SEG_SIZE", value: "256k", of: TCP },
+    // As std's TcpListener does: otherwise a restarted listener finds its port in use for a minute.
+    Preset { name: "TCP_CM_REUSEADDR", bare: "CM_REUSEADDR", value: "y", of: ANY },
 ];
 
 /// What the user asked for; two pipes with equal settings share a context.
@@ -47,9 +50,9 @@ impl Settings {
     }
 }
 
-/// Whether the transport list `tls`, in UCX's syntax, allows one of these.
+/// Whether the transport list `tls`, in UCX's syntax, allows one of these; of none, always.
 fn allows(tls: Option<&str>, names: &[&str]) -> bool {
-    let Some(tls) = tls else { return true };
+    let Some(tls) = tls.filter(|_| !names.is_empty()) else { return true };
     let (negated, list) = tls.strip_prefix('^').map_or((false, tls), |list| (true, list));
     let named = list.split(',').any(|item| names.contains(&item.trim()));
     named != negated

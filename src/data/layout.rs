@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::node::{Body, Child, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Node};
 use crate::storage::Storage;
 
 impl Node {

@@ -42,7 +42,10 @@ fn what_python_writes_is_read_and_written_again() {
         "5e-324",
         "2.2250738585072014e-308",
         "1.7976931348623157e+308",
-        "9007199254740993.0",
+        "9007199254740992.0",
+        "8941883652056.312",
+        "-247.55166625976562",
+        "5.684341886080802e-14",
         "NaN",
         "Infinity",
         "-Infinity",
@@ -53,8 +56,7 @@ fn what_python_writes_is_read_and_written_again() {
         "{}",
         r#"[1, [2, {"a": null, "": []}], "x"]"#,
     ] {
-        let text = text.replace("9007199254740993.0", "9007199254740992.0");
-        assert_eq!(write(&read(&text).expect(&text)).expect(&text), text);
+        assert_eq!(write(&read(text).expect(text)).expect(text), text);
     }
 }
 

@@ -6,6 +6,9 @@ mod data;
 mod storage;
 pub mod wire;
 
-pub use data::{DType, DataError, Device, Element, NonTensor, Shape, TensorDict, Value, DIFFERING};
+pub use data::{
+    DType, DataError, Device, Element, Entry, Item, Jagged, JaggedView, Kind, NonTensor, Path, Shape, Tensor,
+    TensorDict, TensorView, TensorViewMut, Value, DIFFERING,
+};
 pub use storage::{Storage, STORAGE_ALIGNMENT};
 pub use wire::Limits;

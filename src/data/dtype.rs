@@ -122,6 +122,26 @@ dtypes! {
     UInt7 = "uint7", 1, loose, [], [];
 }
 
+#[cfg(feature = "num-complex")]
+mod complex {
+    use num_complex::Complex;
+
+    macro_rules! complex {
+        ($($element:ty, $variant:ident;)*) => {
+            $(impl super::Element for Complex<$element> {
+                const DTYPE: super::DType = super::DType::$variant;
+            }
+            impl super::sealed::Sealed for Complex<$element> {})*
+        };
+    }
+
+    complex! {
+        half::f16, Complex32;
+        f32, Complex64;
+        f64, Complex128;
+    }
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "torch.{}", self.name())
@@ -197,5 +217,11 @@ mod tests {
         check::<bf16>();
         check::<f32>();
         check::<f64>();
+        #[cfg(feature = "num-complex")]
+        {
+            check::<num_complex::Complex<f16>>();
+            check::<num_complex::Complex<f32>>();
+            check::<num_complex::Complex<f64>>();
+        }
     }
 }

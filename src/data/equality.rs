@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::dict::TensorDict;
-use super::node::{Body, Child, JaggedLeaf, Leaf, Node};
+use super::node::{Body, Child, Leaf, Node};
 use crate::storage::Storage;
 
 /// Whether a receiver could not tell the metadata of both apart: the same names in the same order, dtypes, shapes,
@@ -32,29 +32,24 @@ pub(crate) fn same_structure(a: &Arc<Node>, b: &Arc<Node>) -> bool {
     }
 }
 
-fn same_child(a: &Child, b: &Child) -> bool {
+pub(super) fn same_child(a: &Child, b: &Child) -> bool {
     match (a, b) {
-        (Child::Tensor(a), Child::Tensor(b)) => same_leaf(a, b),
-        (Child::Jagged(a), Child::Jagged(b)) => same_jagged(a, b),
+        (Child::Tensor(a), Child::Tensor(b)) => a.same_structure(b),
+        (Child::Jagged(a), Child::Jagged(b)) => {
+            a.ragged_index == b.ragged_index
+                && a.lengths.is_some() == b.lengths.is_some()
+                && a.leaves().zip(b.leaves()).all(|(a, b)| a.same_structure(b))
+        }
         (Child::NonTensor(a), Child::NonTensor(b)) => Arc::ptr_eq(a, b) || a == b,
         (Child::Node(a), Child::Node(b)) => same_structure(a, b),
         _ => false,
     }
 }
 
-fn same_leaf(a: &Leaf, b: &Leaf) -> bool {
-    a.dtype == b.dtype && a.unbatched == b.unbatched && a.shape == b.shape
-}
-
-fn same_jagged(a: &JaggedLeaf, b: &JaggedLeaf) -> bool {
-    a.ragged_index == b.ragged_index
-        && same_leaf(&a.values, &b.values)
-        && same_leaf(&a.offsets, &b.offsets)
-        && match (&a.lengths, &b.lengths) {
-            (Some(a), Some(b)) => same_leaf(a, b),
-            (None, None) => true,
-            _ => false,
-        }
+impl Leaf {
+    pub(super) fn same_structure(&self, other: &Self) -> bool {
+        self.dtype == other.dtype && self.unbatched == other.unbatched && self.shape == other.shape
+    }
 }
 
 /// The same batch sizes, dimension names, names in any order, dtypes, shapes, non-tensor values and tensor **bytes**

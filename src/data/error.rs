@@ -19,7 +19,7 @@ pub enum DataError {
         /// The dtype of the tensor.
         dtype: DType,
         /// The shape of the tensor.
-        shape: Shape,
+        shape: Box<Shape>,
     },
     /// The number of elements or bytes does not fit the shape.
     #[error("expected {expected} {unit}, found {found}")]
@@ -54,9 +54,9 @@ pub enum DataError {
         /// What was attempted.
         operation: &'static str,
         /// The shape that fits.
-        expected: Shape,
+        expected: Box<Shape>,
         /// The shape that was given.
-        found: Shape,
+        found: Box<Shape>,
     },
     /// A tensor's shape does not start with the batch size.
     #[error("{name}: the shape {shape} does not start with the batch size {batch_size}")]
@@ -64,9 +64,9 @@ pub enum DataError {
         /// The name of the entry.
         name: String,
         /// The shape of the entry.
-        shape: Shape,
+        shape: Box<Shape>,
         /// The batch size of the TensorDict.
-        batch_size: Shape,
+        batch_size: Box<Shape>,
     },
     /// A dimension that does not exist.
     #[error("dimension {dim} is out of range for {rank} dimensions")]
@@ -76,11 +76,13 @@ pub enum DataError {
         /// How many there are.
         rank: usize,
     },
-    /// An index or range that exceeds the dimension.
-    #[error("index {index} is out of range for a dimension of size {size}")]
-    Index {
-        /// The index, or the end of the range.
-        index: usize,
+    /// An index or range that a dimension does not have.
+    #[error("{start}..{end} is out of range for a dimension of size {size}")]
+    Range {
+        /// The first index.
+        start: usize,
+        /// The index after the last.
+        end: usize,
         /// The size of the dimension.
         size: usize,
     },
@@ -126,4 +128,25 @@ pub enum DataError {
         /// What does not fit.
         reason: String,
     },
+}
+
+impl DataError {
+    pub(super) fn shape(operation: &'static str, expected: &Shape, found: &Shape) -> Self {
+        Self::Shape { operation, expected: Box::new(expected.clone()), found: Box::new(found.clone()) }
+    }
+
+    pub(super) fn batch_size(name: &str, shape: &Shape, batch_size: &Shape) -> Self {
+        let [shape, batch_size] = [shape, batch_size].map(|shape| Box::new(shape.clone()));
+        Self::BatchSize { name: name.to_owned(), shape, batch_size }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small() {
+        assert!(size_of::<DataError>() <= 64, "{}", size_of::<DataError>());
+    }
 }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::node::{Body, Child, Leaf, Node};
+use super::node::{Child, Leaf, Node};
 use crate::storage::Storage;
 
 impl Node {
@@ -68,22 +68,15 @@ impl Node {
         })
     }
 
-    /// The same tree with each tensor elsewhere; it keeps its id.
     pub(crate) fn with_places(&self, place: &mut impl FnMut(&mut Leaf)) -> Arc<Self> {
         let mut node = self.clone();
-        let mut visit = |child: &mut Child| match child {
-            Child::Tensor(leaf) => place(leaf),
-            Child::Jagged(jagged) => {
-                place(&mut jagged.values);
-                jagged.lengths.as_mut().map(&mut *place);
-                place(&mut jagged.offsets);
+        for child in node.children_mut() {
+            match child {
+                Child::Tensor(leaf) => place(leaf),
+                Child::Jagged(jagged) => jagged.leaves_mut().for_each(&mut *place),
+                Child::NonTensor(_) => {}
+                Child::Node(node) => *node = node.with_places(place),
             }
-            Child::NonTensor(_) => {}
-            Child::Node(node) => *node = node.with_places(place),
-        };
-        match node.body_mut() {
-            Body::Dict(dict) => dict.entries.values_mut().for_each(&mut visit),
-            Body::Stack(stack) => stack.elements.iter_mut().for_each(&mut visit),
         }
         Arc::new(node)
     }

@@ -5,6 +5,7 @@
 //! sender asks before each message; values are not structure.
 
 use indexmap::IndexMap;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -118,15 +119,19 @@ impl Node {
         }
     }
 
-    /// For a change of structure: the node gets a new id.
-    pub(super) fn edit(&mut self) -> (&mut bool, &mut Body) {
-        self.id = fresh_id();
-        (&mut self.locked, &mut self.body)
-    }
-
-    /// For a change that keeps the structure: other values, another place of the bytes.
+    /// For changes; one of the structure also needs [`renew_id`](Self::renew_id).
     pub(super) fn body_mut(&mut self) -> &mut Body {
         &mut self.body
+    }
+
+    /// The structure is about to change.
+    pub(super) fn renew_id(&mut self) {
+        self.id = fresh_id();
+    }
+
+    pub(super) fn set_lock_flag(&mut self, locked: bool) {
+        self.renew_id();
+        self.locked = locked;
     }
 
     /// The child called `name`; the elements of a stack are called "0", "1", ...
@@ -144,13 +149,44 @@ impl Node {
         }
     }
 
+    pub(super) fn children_mut(&mut self) -> impl Iterator<Item = &mut Child> {
+        let (entries, elements) = match &mut self.body {
+            Body::Dict(dict) => (Some(dict.entries.values_mut()), None),
+            Body::Stack(stack) => (None, Some(stack.elements.iter_mut())),
+        };
+        entries.into_iter().flatten().chain(elements.into_iter().flatten())
+    }
+
+    pub(crate) fn dict(&self) -> Option<&Dict> {
+        match &self.body {
+            Body::Dict(dict) => Some(dict),
+            Body::Stack(_) => None,
+        }
+    }
+
+    pub(crate) fn stack(&self) -> Option<&Stack> {
+        match &self.body {
+            Body::Dict(_) => None,
+            Body::Stack(stack) => Some(stack),
+        }
+    }
+
+    pub(crate) fn is_non_tensor_stack(&self) -> bool {
+        self.stack().is_some_and(|stack| stack.kind == StackKind::NonTensor)
+    }
+
+    /// The children with their names, in order; the elements of a stack are called "0", "1", ...
+    pub(crate) fn named_children(&self) -> impl Iterator<Item = (Cow<'_, str>, &Child)> {
+        let entries = self.dict().into_iter().flat_map(|dict| &dict.entries);
+        let elements = self.stack().into_iter().flat_map(|stack| stack.elements.iter().enumerate());
+        let entries = entries.map(|(name, child)| (Cow::Borrowed(name.as_str()), child));
+        entries.chain(elements.map(|(index, child)| (Cow::Owned(index.to_string()), child)))
+    }
+
     /// The children without their names, in order.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Child> {
-        let (dict, stack) = match &self.body {
-            Body::Dict(dict) => (Some(dict.entries.values()), None),
-            Body::Stack(stack) => (None, Some(stack.elements.iter())),
-        };
-        dict.into_iter().flatten().chain(stack.into_iter().flatten())
+        let entries = self.dict().into_iter().flat_map(|dict| dict.entries.values());
+        entries.chain(self.stack().into_iter().flat_map(|stack| &stack.elements))
     }
 }
 
@@ -229,12 +265,12 @@ impl StackKind {
 impl Child {
     /// The tensors of this child itself, not those of its children, in the order of the wire.
     pub(crate) fn own_leaves(&self) -> impl Iterator<Item = &Leaf> {
-        let leaves = match self {
-            Self::Tensor(leaf) => [Some(leaf), None, None],
-            Self::Jagged(jagged) => [Some(&jagged.values), jagged.lengths.as_ref(), Some(&jagged.offsets)],
-            Self::NonTensor(_) | Self::Node(_) => [None, None, None],
+        let (tensor, jagged) = match self {
+            Self::Tensor(leaf) => (Some(leaf), None),
+            Self::Jagged(jagged) => (None, Some(jagged.leaves())),
+            Self::NonTensor(_) | Self::Node(_) => (None, None),
         };
-        leaves.into_iter().flatten()
+        tensor.into_iter().chain(jagged.into_iter().flatten())
     }
 
     /// For messages: "a tensor", "a lazy stack", ...
@@ -264,7 +300,7 @@ impl Child {
             Self::Jagged(jagged) => jagged.shape(),
             _ => self.own_leaves().map(|leaf| leaf.shape.clone()).next().unwrap_or_default(),
         };
-        Err(DataError::BatchSize { name: name.to_owned(), shape, batch_size: batch_size.clone() })
+        Err(DataError::batch_size(name, &shape, batch_size))
     }
 }
 
@@ -310,6 +346,15 @@ impl JaggedLeaf {
             return wrong("the ragged index must be a dimension after the first");
         }
         Ok(Self { values, lengths, offsets, ragged_index })
+    }
+
+    /// Values, lengths if there are any, offsets.
+    pub(crate) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        [Some(&self.values), self.lengths.as_ref(), Some(&self.offsets)].into_iter().flatten()
+    }
+
+    pub(super) fn leaves_mut(&mut self) -> impl Iterator<Item = &mut Leaf> {
+        [Some(&mut self.values), self.lengths.as_mut(), Some(&mut self.offsets)].into_iter().flatten()
     }
 
     /// The shape as Python's nested tensor has it, with [`DIFFERING`] for the ragged dimension.

@@ -53,7 +53,7 @@ impl Shape {
         self.element_count()
             .and_then(|count| count.checked_mul(dtype.item_size()))
             .filter(|&len| len <= isize::MAX as usize - 64)
-            .ok_or_else(|| DataError::TooLarge { dtype, shape: self.clone() })
+            .ok_or_else(|| DataError::TooLarge { dtype, shape: Box::new(self.clone()) })
     }
 }
 

@@ -30,9 +30,9 @@ pub enum Value {
     /// A string.
     Str(String),
     /// A list.
-    List(Vec<Value>),
+    List(Vec<Self>),
     /// A dict with string keys, in order. Keys should be unique; of equal ones the last counts, as in JSON.
-    Map(Vec<(String, Value)>),
+    Map(Vec<(String, Self)>),
 }
 
 impl Value {

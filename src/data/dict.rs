@@ -253,11 +253,6 @@ impl TensorDict {
         Self { root, bytes: Bytes::Packed(storage) }
     }
 
-    /// A TensorDict of a tree whose tensors own their storages.
-    pub(crate) fn from_loose(root: Arc<Node>) -> Self {
-        Self { root, bytes: Bytes::Loose }
-    }
-
     /// The structure.
     pub(crate) fn root(&self) -> &Arc<Node> {
         &self.root

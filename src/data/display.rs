@@ -253,16 +253,24 @@ fn field(node: &Node, key: &str) -> Repr {
         }
         Child::NonTensor(data) => text(data.value.type_name()),
         Child::Node(nested) => {
-            let class = match nested.body() {
-                Body::Dict(_) => "",
-                Body::Stack(Stack { kind: StackKind::Lazy, .. }) => "LazyStackedTensorDict",
-                Body::Stack(Stack { kind: StackKind::NonTensor, .. }) => return text("NonTensorStack"),
+            if nested.is_non_tensor_stack() {
+                return text("NonTensorStack");
+            }
+            let class = match first_member(node).child(key) {
+                Some(Child::Node(first)) if first.stack().is_some() => StackKind::Lazy.name(),
+                _ => "",
             };
             let extra = nested.batch_size().get(node.batch_size().len()..).unwrap_or_default();
             let extra = if extra.is_empty() { String::new() } else { Shape::from(extra).to_string() };
             Repr::Braces(format!("{class}{extra}"), fields(nested, &common_keys(nested)))
         }
     }
+}
+
+/// The dict whose entries say of what class those of a lazy stack are.
+fn first_member(node: &Node) -> &Node {
+    let first = node.stack().and_then(|stack| element_nodes(stack).next());
+    first.map_or(node, |first| first_member(first))
 }
 
 /// What stands under `key`; in a lazy stack, what its elements have there as one: a tensor whose differing sizes are

@@ -81,3 +81,55 @@ impl Node {
         Arc::new(node)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{tensordict, Jagged, Tensor, TensorDict};
+
+    fn sample() -> TensorDict {
+        let offsets = Tensor::from([0_i64, 1]);
+        tensordict!([];
+            "a" => [1_u8, 2, 3],
+            "n" => { "b" => [4_u8; 8], "s" => "text" },
+            "j" => Jagged::new(Tensor::from([5_u8]), offsets).expect("fits"),
+            "c" => [] as [u8; 0],
+            "d" => [6_u8],
+        )
+        .expect("no batch size")
+    }
+
+    #[test]
+    fn tensors_follow_one_another_padded_with_zeros() {
+        let td = sample();
+        let expected = [
+            [1, 2, 3, 0, 0, 0, 0, 0],
+            [4; 8],
+            [5, 0, 0, 0, 0, 0, 0, 0],
+            [0; 8],
+            [1, 0, 0, 0, 0, 0, 0, 0],
+            [6, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        let mut packed = [0xff; 48];
+        assert_eq!(td.root().packed_len(), packed.len());
+        td.pack_into(&mut packed);
+        assert_eq!(packed, *expected.as_flattened());
+        let consolidated = td.consolidate();
+        assert_eq!(consolidated.packed_storage().expect("packed").as_bytes(), packed);
+        assert_eq!(consolidated.root().check_packed(), Some(48));
+        assert_eq!(td.root().check_packed(), None);
+        let mut part = [0xff; 8];
+        consolidated.dict("n").expect("a dict").pack_into(&mut part);
+        assert_eq!(part, [4; 8]);
+    }
+
+    #[test]
+    fn where_the_bytes_are_is_no_structure() {
+        let td = sample();
+        let packed = td.consolidate();
+        assert_eq!(td.root().id(), packed.root().id());
+        let mut loose = packed.clone();
+        loose.loosen();
+        assert_eq!(loose.root().id(), packed.root().id());
+        assert_eq!(loose, packed);
+    }
+}

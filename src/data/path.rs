@@ -86,3 +86,15 @@ pub(super) fn text(names: &[&str]) -> String {
         _ => format!("({})", quoted.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_print_as_python_writes_them() {
+        assert_eq!("a.b".with_names(text), "'a.b'");
+        assert_eq!(("a", String::from("it's")).with_names(text), r"('a', 'it\'s')");
+        assert_eq!(vec!["a", "b"].with_names(text), ["a", "b"].with_names(text));
+    }
+}

@@ -217,7 +217,7 @@ mod tests {
         ];
         for (shape, strides, expected) in cases {
             let tensor = Tensor::from_strided(&elements, shape, strides).expect("in bounds");
-            assert_eq!(super::tests::elements(&tensor), expected, "{shape:?} {strides:?}");
+            assert_eq!(self::elements(&tensor), expected, "{shape:?} {strides:?}");
         }
         for (shape, strides) in [([2, 3], vec![12, 7]), ([2, 2], vec![usize::MAX, 1]), ([2, 2], vec![1])] {
             assert!(Tensor::from_strided(&elements, shape, &strides).is_err(), "{shape:?} {strides:?}");

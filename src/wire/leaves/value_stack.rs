@@ -95,3 +95,6 @@ fn stack_along(dim: usize, dims: &[(usize, usize)], at: usize, flat: &mut [Value
     let stack = Stack::new(StackKind::NonTensor, dim, None, elements)?;
     Ok(Child::Node(Arc::new(Node::new(false, Body::Stack(stack)))))
 }
+
+/// A single value stands for every index of its batch size, and nested lists repeat it as often.
+const MAX_VALUES: usize = 1_000_000;

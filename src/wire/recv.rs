@@ -7,9 +7,9 @@ use super::frame::{Format, NEW_SCHEMA, SAME_SCHEMA};
 use super::leaves::{self, Header};
 use super::metadata;
 use super::pool::Pool;
-use super::schema::Schema;
+use super::schema::{same_layout, Schema};
 use super::Limits;
-use crate::data::{same_structure, Device, TensorDict};
+use crate::data::{Device, TensorDict};
 use crate::storage::Storage;
 
 /// The receiver's side of a stream: knows the lengths of what comes next, and keeps the buffers.
@@ -119,7 +119,7 @@ impl RecvSession {
         let root = schema.root.as_ref().ok()?;
         let storage = td.packed_storage()?;
         let fits = storage.len() >= schema.total_bytes.max(MIN_BUFFER) && storage.is_unique();
-        if !fits || !same_structure(root, td.root()) {
+        if !fits || !same_layout(root, td.root()) {
             return None;
         }
         std::mem::replace(td, self.vacant.clone()).into_packed_storage()

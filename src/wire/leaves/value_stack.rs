@@ -10,11 +10,11 @@ pub(super) fn fits(child: &Child, batch_size: &Shape) -> bool {
     let Child::Node(node) = child else { return false };
     let Body::Stack(stack) = node.body() else { return false };
     let sizes = &stack.batch_size;
-    let only_last_empty = sizes.iter().rev().skip(1).all(|&size| size != 0);
     stack.kind == StackKind::NonTensor
         && sizes.starts_with(batch_size)
         && !sizes.contains(&DIFFERING)
-        && only_last_empty
+        && sizes.iter().rev().skip(1).all(|&size| size != 0)
+        && sizes.element_count().is_some_and(|count| count <= MAX_VALUES)
 }
 
 /// Python's `tolist()`.

@@ -12,7 +12,7 @@ use super::path::{self, Path};
 use super::shape::Shape;
 use super::value::Value;
 use super::view::{TensorView, TensorViewMut};
-use crate::storage::Storage;
+use crate::storage::{Storage, RECEIVABLE};
 
 /// An ordered map from names to tensors, nested TensorDicts and other values, with a common batch size.
 ///
@@ -218,8 +218,9 @@ impl TensorDict {
         }
         let mut len = 0;
         let root = self.root.to_packed(&mut len);
-        let mut storage = Storage::zeroed(len);
-        self.pack_into(storage.make_mut());
+        // With the room that a receive into it needs.
+        let mut storage = Storage::zeroed(len.max(RECEIVABLE));
+        self.pack_into(&mut storage.make_mut()[..len]);
         Self::from_packed(root, storage)
     }
 

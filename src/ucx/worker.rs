@@ -19,7 +19,8 @@ pub(crate) struct Worker {
     event_fd: RawFd,
     /// Set once the C object is gone.
     destroyed: bool,
-    context: Arc<Context>,
+    /// Outlives the worker.
+    _context: Arc<Context>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -38,7 +39,7 @@ impl Worker {
             Status::NO_DEVICE => return Err(super::context::no_transport(status, context.settings())),
             status => return Err(UcxError::Status { operation: "ucp_worker_create", status }),
         }
-        let mut worker = Self { raw, event_fd: -1, destroyed: false, context, not_send: PhantomData };
+        let mut worker = Self { raw, event_fd: -1, destroyed: false, _context: context, not_send: PhantomData };
         worker.check_thread_mode()?;
         // SAFETY: a live worker of a context with the wakeup feature.
         let status = unsafe { ucx_sys::ucp_worker_get_efd(worker.raw, &mut worker.event_fd) };
@@ -119,7 +120,7 @@ impl Worker {
                 return;
             }
             let param = ucx_sys::ucp_request_param_t::default();
-            let nowhere = std::ptr::NonNull::<u8>::dangling().as_ptr().cast();
+            let nowhere = ptr::NonNull::<u8>::dangling().as_ptr().cast();
             // SAFETY: the message was removed by the probe just now; no byte is written, as there is room for none.
             let request = unsafe { ucx_sys::ucp_tag_msg_recv_nbx(self.raw, nowhere, 0, message, &param) };
             if Status::of_ptr(request) == Status::IN_PROGRESS {
@@ -140,10 +141,6 @@ impl Worker {
 
     pub(super) fn as_ptr(&self) -> ucx_sys::ucp_worker_h {
         self.raw
-    }
-
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 
     /// Ends the worker; afterwards UCX touches no buffer and runs no callback of it.

@@ -38,6 +38,12 @@ pub enum EncodeError {
         /// Where it would lie.
         start: usize,
     },
+    /// The consolidated formats have no form for Python's `UnbatchedTensor`.
+    #[error("{path}: an unbatched tensor can only be sent leaf by leaf")]
+    Unbatched {
+        /// The path of the tensor.
+        path: KeyPath,
+    },
     /// The leaf-by-leaf format has no form for this.
     #[error("{path}: {what} cannot be sent leaf by leaf; use the consolidated format")]
     NotALeaf {
@@ -260,6 +266,7 @@ impl EncodeError {
         | Self::JaggedName { path }
         | Self::DType { path, .. }
         | Self::Misaligned { path, .. }
+        | Self::Unbatched { path }
         | Self::NotALeaf { path, .. }
         | Self::Integer { path, .. } = &mut self
         {

@@ -9,15 +9,13 @@ use crate::storage::{Pooled, Storage};
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     slots: Vec<Pooled>,
-    len: usize,
 }
 
 impl Pool {
     /// The only handle to a storage of `len` bytes with any contents.
     pub(super) fn take(&mut self, len: usize) -> Storage {
-        if self.len != len {
+        if self.slots.first().is_some_and(|slot| slot.len() != len) {
             self.slots.clear();
-            self.len = len;
         }
         if let Some(storage) = self.slots.iter().find_map(Pooled::lend) {
             return storage;

@@ -41,6 +41,7 @@ pub(in crate::wire) fn decode(json: &[u8], counted: bool, limits: Limits) -> Res
     if declared != end {
         return Err(DecodeError::TotalBytes { declared, end });
     }
+    debug_assert_eq!(node.check_packed(), Some(end));
     let schema = Schema::new(node, end, lone_surrogate, limits)?;
     Ok(Schema { device: sender_device.flatten(), ..schema })
 }

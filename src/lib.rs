@@ -29,5 +29,5 @@ pub use wire::{DecodeError, EncodeError, Limits};
 pub use {
     error::{Error, Peer, Phase, Result},
     options::PipeOptions,
-    pipe::{Iter, Listening, Pipe, Placed, Results},
+    pipe::{Handle, Info, Iter, Listening, Pipe, PipeReceiver, PipeSender, Placed, ReadAhead, Results, Traffic},
 };

@@ -216,6 +216,11 @@ impl UcxLink {
         &self.transports
     }
 
+    /// How long callers slept.
+    pub(crate) fn time_blocked(&self) -> Duration {
+        self.engine.time_blocked()
+    }
+
     /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
     /// two of ours see to that by waiting for each other here, and Python progresses always.
     fn wire_up(&self, deadline: Deadline) -> Result<(), LinkError> {
@@ -393,6 +398,26 @@ impl Link for UcxLink {
 
     fn has_kinds(&self) -> bool {
         self.kinds
+    }
+
+    fn abort(&self) {
+        let Ok(mut guard) = self.engine.lock() else { return };
+        if guard.child.is_closed() {
+            return;
+        }
+        let ticket = guard.requests.take();
+        let Locked { child, requests, .. } = &mut *guard;
+        let slot = requests.slot(&ticket);
+        // SAFETY: the slot lives until it is done or the worker is destroyed.
+        let request = unsafe { child.close(true, slot) };
+        if Status::of_ptr(request) == Status::IN_PROGRESS {
+            slot.request.set(request);
+            guard.requests.abandon(ticket);
+        } else {
+            guard.requests.finish(ticket);
+        }
+        drop(guard);
+        self.engine.wake();
     }
 
     fn close(&self, deadline: Deadline) -> Result<(), LinkError> {

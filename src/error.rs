@@ -52,6 +52,12 @@ pub enum Error {
         /// The other end.
         peer: Peer,
     },
+    /// The server was closed.
+    #[error("the server on {address} is closed")]
+    ServerClosed {
+        /// Where it listened.
+        address: SocketAddr,
+    },
     /// A deadline passed. Final for `send` (what was handed to UCX cannot be taken back) and `close`; after an
     /// expired `recv` nothing is lost and the pipe goes on.
     #[error("{phase} with {peer}: no success within {after:?}{}", detail(.cause))]

@@ -15,6 +15,8 @@ mod options;
 #[cfg(feature = "ucx")]
 mod pipe;
 #[cfg(feature = "ucx")]
+mod server;
+#[cfg(feature = "ucx")]
 #[allow(unsafe_code)]
 mod ucx;
 
@@ -30,4 +32,5 @@ pub use {
     error::{Error, Peer, Phase, Result},
     options::PipeOptions,
     pipe::{Handle, Info, Iter, Listening, Pipe, PipeReceiver, PipeSender, Placed, ReadAhead, Results, Traffic},
+    server::Server,
 };

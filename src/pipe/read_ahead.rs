@@ -34,7 +34,7 @@ use crate::ucx::UcxLink;
 /// # let pipe = listening.accept()?;
 /// let messages = pipe.into_receiver(4)?;
 /// select! {
-///     recv(messages) -> td => assert_eq!(td.unwrap()?.batch_size(), &[3][..]),
+///     recv(messages) -> td => assert_eq!(td.unwrap()?.batch_size()[..], [3]),
 ///     recv(after(std::time::Duration::from_secs(60))) -> _ => panic!("nothing came"),
 /// }
 /// assert!(messages.recv().is_err(), "closed");

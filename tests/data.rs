@@ -444,3 +444,17 @@ fn prints_as_python() -> Result {
     assert_eq!(format!("{:?}", Tensor::from(vec![1.0_f32, 2.5])), "f32[2] [1.0, 2.5]");
     Ok(())
 }
+
+#[test]
+fn a_tensordict_goes_to_another_thread() -> Result {
+    fn ensure<T: Send + Sync + 'static>() {}
+    ensure::<TensorDict>();
+    ensure::<Tensor>();
+    ensure::<DataError>();
+    let td = sample()?.consolidate();
+    let mut theirs = td.clone();
+    let written =
+        std::thread::spawn(move || theirs.get_mut("b").map(|view| view.into_bytes().fill(0)).map(|()| theirs));
+    assert_ne!(written.join().expect("no panic")?, td);
+    Ok(())
+}

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::device::Device;
 use super::entry::Entry;
 use super::error::DataError;
-use super::node::{Body, Child, Dict, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Dict, Node};
 use super::path::{self, Path};
 use super::shape::Shape;
 use super::value::Value;
@@ -280,12 +281,6 @@ impl TensorDict {
             Bytes::Packed(storage) | Bytes::Part(storage) => Some(storage),
             Bytes::Loose => None,
         }
-    }
-
-    /// Calls `visit` with every tensor, in the order of the packed layout.
-    pub(crate) fn for_each_leaf<'a>(&'a self, mut visit: impl FnMut(TensorView<'a>)) {
-        let storage = self.shared_storage();
-        self.root.for_each_leaf(&mut |leaf| visit(TensorView { leaf, storage: leaf.storage(storage) }));
     }
 
     /// Copies the tensors into `out`, which has `root().packed_len()` bytes, in Python's packed layout.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::dict::TensorDict;
-use super::node::{Body, Child, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Node};
 use crate::storage::Storage;
 
 /// Whether a receiver could not tell the metadata of both apart: the same names in the same order, dtypes, shapes,

@@ -7,17 +7,22 @@
 
 use std::sync::Arc;
 
-use super::node::{Child, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Node};
 use crate::storage::Storage;
 
 impl Node {
     /// Calls `visit` for every tensor in traversal order.
     pub(crate) fn for_each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a Leaf)) {
-        for child in self.children() {
-            match child {
-                Child::Node(node) => node.for_each_leaf(visit),
-                _ => child.own_leaves().for_each(&mut *visit),
-            }
+        let mut visit = |child: &'a Child| match child {
+            Child::Tensor(leaf) => visit(leaf),
+            Child::Jagged(jagged) => jagged.leaves().for_each(&mut *visit),
+            Child::NonTensor(_) => {}
+            Child::Node(node) => node.for_each_leaf(visit),
+        };
+        match self.body() {
+            Body::Dict(dict) => dict.entries.values().for_each(&mut visit),
+            Body::Stack(stack) => stack.elements.iter().for_each(&mut visit),
         }
     }
 
@@ -47,7 +52,9 @@ impl Node {
             let (padded, after) = std::mem::take(&mut rest).split_at_mut(leaf.padded_len());
             let (body, padding) = padded.split_at_mut(bytes.len());
             body.copy_from_slice(bytes);
-            padding.fill(0);
+            if !padding.is_empty() {
+                padding.fill(0);
+            }
             rest = after;
         });
     }

@@ -18,9 +18,11 @@ mod jagged;
 mod join;
 mod keys;
 mod layout;
+mod leaf;
 mod macros;
 mod node;
 mod path;
+mod repr;
 mod shape;
 mod stacks;
 mod strided;
@@ -42,4 +44,5 @@ pub use value::{NonTensor, Value};
 pub use view::{TensorView, TensorViewMut};
 
 pub(crate) use equality::same_structure;
-pub(crate) use node::{Body, Child, Dict, JaggedLeaf, Leaf, Node, Stack, StackKind, LEAF_ALIGNMENT};
+pub(crate) use leaf::{JaggedLeaf, Leaf, LEAF_ALIGNMENT};
+pub(crate) use node::{Body, Child, Dict, Node, Stack, StackKind};

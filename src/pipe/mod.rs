@@ -10,6 +10,7 @@ mod receiver;
 mod receiver_half;
 mod sender;
 mod sender_half;
+mod stateless;
 mod timer;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use self::receiver::Receiver;
 pub use self::receiver_half::{Iter, PipeReceiver, Results};
 use self::sender::Sender;
 pub use self::sender_half::PipeSender;
+pub use self::stateless::{recv_tensordict, recv_tensordict_into, send_tensordict};
 use self::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Result};
@@ -104,7 +106,7 @@ impl Pipe {
         let receiver = Receiver::new(Arc::clone(&connection), session, format);
         Self {
             sender: PipeSender::new(Arc::clone(&connection), sender, options.send_timeout),
-            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout),
+            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout, options.limits),
         }
     }
 

@@ -93,6 +93,25 @@ impl<L: Link> Receiver<L> {
         }
     }
 
+    /// A receive after which this half is dropped, so that it cannot go on later.
+    pub(super) fn recv_once(mut self, timer: Timer) -> Result<TensorDict> {
+        let received = self.recv(timer);
+        self.end_once(received)
+    }
+
+    /// As [`Receiver::recv_once`].
+    pub(super) fn recv_into_once(mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
+        let received = self.recv_into(td, timer);
+        self.end_once(received)
+    }
+
+    fn end_once<T>(&mut self, received: Result<T>) -> Result<T> {
+        if received.is_err() && (self.pending.is_some() || !matches!(self.stage, Stage::Head)) {
+            self.connection.abort();
+        }
+        received
+    }
+
     pub(super) fn recv_into(&mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
         self.into = Some(std::mem::replace(td, self.empty.clone()));
         self.claimed = false;
@@ -134,21 +153,20 @@ impl<L: Link> Receiver<L> {
     /// The first part: a flag or a length from Python; from one of ours anything that a message may begin with, and
     /// if it is the storage of the schema in force, the whole message.
     fn head(&mut self, timer: Timer) -> Result<Option<TensorDict>> {
-        let speculate = self.connection.link.has_kinds() && self.session.body_len().is_some();
+        let steady = self.format == Format::Consolidated && self.session.body_len().is_some();
+        let speculate = steady && self.connection.link.has_kinds();
         let got = self.next(speculate, timer)?;
         match got.kind {
             Kind::PLAIN if !self.connection.link.has_kinds() => self.plain_head(&got),
             kind::SAME_SCHEMA if self.format == Format::Consolidated => self.finish(got),
-            kind::NEW_SCHEMA | kind::LEAF_BY_LEAF => {
-                let expected = if self.format == Format::Consolidated { kind::NEW_SCHEMA } else { kind::LEAF_BY_LEAF };
-                if got.kind != expected {
-                    return Err(self.mode_mismatch());
-                }
+            kind if kind == kind::opening(self.format) => {
                 let len = small_number(&got).ok_or_else(|| self.wrong("the length of a header", &got))?;
                 self.give_back(got);
                 self.expect_header(len)
             }
-            kind::SAME_SCHEMA => Err(self.mode_mismatch()),
+            kind::SAME_SCHEMA | kind::NEW_SCHEMA | kind::LEAF_BY_LEAF | kind::STATELESS => {
+                Err(self.mode_mismatch(got.kind))
+            }
             kind::FINISHED => {
                 self.ended = true;
                 self.connection.answer_finished();
@@ -171,8 +189,9 @@ impl<L: Link> Receiver<L> {
             (Format::Consolidated, 1, wire::SAME_SCHEMA) => {
                 return Err(self.protocol("data of a schema that it never sent"))
             }
-            (Format::Consolidated, 8, _) | (Format::LeafByLeaf, 1, _) => return Err(self.mode_mismatch()),
-            (Format::LeafByLeaf, 8, _) => {
+            (Format::Consolidated, 8, _) => return Err(self.mode_mismatch(kind::LEAF_BY_LEAF)),
+            (Format::LeafByLeaf | Format::Stateless, 1, _) => return Err(self.mode_mismatch(kind::NEW_SCHEMA)),
+            (Format::LeafByLeaf | Format::Stateless, 8, _) => {
                 let len = small_number(got).ok_or_else(|| self.wrong("the length of a header", got))?;
                 return self.expect_header(len);
             }
@@ -318,12 +337,20 @@ impl<L: Link> Receiver<L> {
         self.protocol(&format!("{due} was due, and {} of {} bytes came", kind::name(got.kind), got.len))
     }
 
-    fn mode_mismatch(&self) -> Error {
-        let ours = self.format == Format::Consolidated;
-        let theirs = !ours;
-        self.protocol(&format!(
-            "it sends with consolidated={theirs} and this end receives with consolidated={ours}; both ends need the same"
-        ))
+    /// `theirs` begins a message of another format than ours. (A first message of 8 bytes from Python may also be one
+    /// of `send_tensordict`.)
+    fn mode_mismatch(&self, theirs: Kind) -> Error {
+        let ours = match self.format {
+            Format::Consolidated => "a pipe with consolidated=True",
+            Format::LeafByLeaf => "consolidated=False",
+            Format::Stateless => "recv_tensordict",
+        };
+        let theirs = match theirs {
+            kind::LEAF_BY_LEAF => "with consolidated=False",
+            kind::STATELESS => "with send_tensordict",
+            _ => "through a pipe with consolidated=True",
+        };
+        self.protocol(&format!("it sends {theirs} and this end receives for {ours}; both ends need the same"))
     }
 
     fn protocol(&self, reason: &str) -> Error {

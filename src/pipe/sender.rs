@@ -97,10 +97,9 @@ fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: T
         link.send(&[flag], timer.deadline)?;
     }
     let len = (header.len() as u64).to_le_bytes();
-    let opening = if format == Format::LeafByLeaf { kind::LEAF_BY_LEAF } else { kind::NEW_SCHEMA };
     let payload = Payload::Block { storage: header, offset: 0, len: header.len() };
     let header = Message { lane: Lane::Data, kind: kind::HEADER, payload };
-    link.send(&[number(Lane::Data, opening, &len), header], timer.deadline)?;
+    link.send(&[number(Lane::Data, kind::opening(format), &len), header], timer.deadline)?;
     outgoing.bodies().iter().try_for_each(|one| link.send(&[body(kind::BODY, one)], timer.deadline))
 }
 

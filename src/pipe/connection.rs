@@ -21,6 +21,8 @@ pub(super) struct Connection<L: Link> {
     /// TensorDicts handed over, and received.
     sent: AtomicU64,
     received: AtomicU64,
+    /// How many of ours a peer that said goodbye has not read.
+    unread: AtomicU64,
     close_timeout: Duration,
 }
 
@@ -32,7 +34,15 @@ pub(super) fn number(lane: Lane, kind: Kind, bytes: &[u8; 8]) -> Message<'_> {
 impl<L: Link> Connection<L> {
     pub(super) fn new(link: L, peer: Peer, close_timeout: Duration) -> Self {
         let counter = AtomicU64::default;
-        Self { link, peer, failure: OnceLock::new(), sent: counter(), received: counter(), close_timeout }
+        Self {
+            link,
+            peer,
+            failure: OnceLock::new(),
+            sent: counter(),
+            received: counter(),
+            unread: counter(),
+            close_timeout,
+        }
     }
 
     /// Why the pipe is finished, if it is.
@@ -78,16 +88,26 @@ impl<L: Link> Connection<L> {
         }
     }
 
-    /// Answers a goodbye; the peer waits for it.
-    pub(super) fn answer_goodbye(&self) {
+    /// Answers a goodbye after `sent` messages; the peer waits for it. What the pipe ends with then.
+    pub(super) fn answer_goodbye(&self, sent: u64) -> Error {
         let deadline = deadline_after(self.close_timeout);
-        let count = self.received.load(Ordering::Relaxed).to_le_bytes();
+        let received = self.received.load(Ordering::Relaxed);
+        let count = received.to_le_bytes();
         let answer = [number(Lane::Control, kind::RECEIVED, &count)];
-        // Its LEAVING, which would answer a goodbye of ours, is not needed.
+        // It says goodbye on both lanes.
         let leaving = self.link.recv(Lane::Control, Target::Small, deadline);
+        let read = leaving.as_ref().ok().filter(|leaving| leaving.kind == kind::LEAVING).and_then(small_number);
+        if let Some(read) = read {
+            self.unread.store(self.sent.load(Ordering::Relaxed).saturating_sub(read), Ordering::Relaxed);
+        }
         if let Err(error) = self.link.send(&answer, deadline) {
             log::debug!("goodbye of {} not answered: {error} ({leaving:?})", self.peer);
         }
+        if sent != received {
+            let reason = format!("it says goodbye after {sent} messages, and {received} came").into();
+            return Error::Protocol { peer: self.peer.clone(), reason };
+        }
+        self.closed()
     }
 
     /// Says goodbye, waits until the peer has received everything, and closes. Afterwards every call says `Closed`.
@@ -96,7 +116,11 @@ impl<L: Link> Connection<L> {
             // After a goodbye the answer to it must still go out; after a failure there is nothing to wait for.
             let timeout = if error.is_closed() { timeout } else { Duration::ZERO };
             let _ = self.link.close(deadline_after(timeout));
-            return if error.is_closed() { Ok(()) } else { Err(error.clone()) };
+            return if error.is_closed() {
+                self.all_read(self.unread.load(Ordering::Relaxed))
+            } else {
+                Err(error.clone())
+            };
         }
         let timer = Timer::new(Some(timeout));
         let parted = if self.link.has_kinds() { self.part(timer) } else { Ok(()) };
@@ -130,7 +154,11 @@ impl<L: Link> Connection<L> {
             let reason = format!("an answer of kind {} and {} bytes to a goodbye", answer.kind.0, answer.len).into();
             return Err(Error::Protocol { peer: self.peer.clone(), reason });
         };
-        match sent.saturating_sub(received) {
+        self.all_read(sent.saturating_sub(received))
+    }
+
+    fn all_read(&self, unread: u64) -> Result<()> {
+        match unread {
             0 => Ok(()),
             unread => Err(Error::Unread { peer: self.peer.clone(), unread }),
         }

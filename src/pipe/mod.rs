@@ -5,6 +5,8 @@ mod establish;
 mod kind;
 mod receiver;
 mod sender;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::sync::Arc;
@@ -93,7 +95,7 @@ impl Pipe {
     pub(crate) fn over(link: UcxLink, peer: Peer, options: &PipeOptions) -> Self {
         let connection = Arc::new(Connection::new(link, peer, options.close_timeout));
         let format = options.format();
-        let session = RecvSession::new(format, options.limits.clone());
+        let session = RecvSession::new(format, options.limits);
         Self {
             sender: Sender::new(Arc::clone(&connection), format),
             receiver: Receiver::new(Arc::clone(&connection), session, format),
@@ -183,8 +185,8 @@ impl Pipe {
     /// shares its storage with nobody; otherwise `td` is replaced. Says which.
     ///
     /// # Errors
-    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified, unless
-    /// the error is a timeout before the message began to arrive: then it is unchanged.
+    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified. It is
+    /// unchanged if the peer closed, or the deadline passed, before the message began to arrive.
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         self.receiver.recv_into(td, Timer::new(self.recv_timeout))
     }

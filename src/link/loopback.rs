@@ -195,6 +195,10 @@ impl Link for Loopback {
         self.kinds
     }
 
+    fn abort(&self) {
+        let _ = self.close(None);
+    }
+
     fn close(&self, _: Deadline) -> Result<(), LinkError> {
         self.closed.store(true, Ordering::SeqCst);
         self.cut();

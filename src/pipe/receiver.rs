@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::connection::{small_number, Connection};
+use super::connection::{small_number, small_numbers, Connection};
 use super::kind;
 use super::timer::Timer;
 use crate::data::{Node, TensorDict};
@@ -59,8 +59,10 @@ pub(super) struct Receiver<L: Link> {
     claimed: Option<Claimed>,
     /// Stands in for a TensorDict that is being received into.
     empty: TensorDict,
-    /// What ended the last receive, if it failed.
-    last_error: Option<Error>,
+    /// The peer will send nothing more, though it may still receive.
+    ended: bool,
+    /// The message under way began with a new schema.
+    schema: bool,
 }
 
 impl<L: Link> Receiver<L> {
@@ -75,34 +77,38 @@ impl<L: Link> Receiver<L> {
             into: None,
             claimed: None,
             empty: TensorDict::new([]),
-            last_error: None,
+            ended: false,
+            schema: false,
         }
     }
 
-    /// Why the last receive failed.
-    pub(super) fn error(&self) -> Option<&Error> {
-        self.last_error.as_ref()
-    }
-
     pub(super) fn recv(&mut self, timer: Timer) -> Result<TensorDict> {
-        let received = match self.connection.failure() {
-            Some(error) => Err(error.clone()),
-            None => self.run(timer),
-        };
-        match received {
+        if let Some(error) = self.connection.failure() {
+            return Err(error.clone());
+        }
+        if self.ended {
+            return Err(self.connection.closed());
+        }
+        match self.run(timer) {
             Ok(td) => {
-                self.connection.count_received();
-                self.last_error = None;
+                self.count();
                 Ok(td)
             }
+            Err(error) if self.ended => Err(error),
             Err(error) => {
-                self.last_error = Some(error.clone());
                 if matches!(error, Error::Decode { .. }) && !error.is_final() {
-                    self.connection.count_received();
+                    // It came, though it cannot be held.
+                    self.count();
                 }
                 Err(self.connection.fail(error))
             }
         }
+    }
+
+    fn count(&mut self) {
+        let bytes = self.session.body_len().unwrap_or(0) as u64;
+        let schema = std::mem::take(&mut self.schema);
+        self.connection.received.count(bytes, schema, self.session.allocations());
     }
 
     pub(super) fn recv_into(&mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
@@ -160,10 +166,17 @@ impl<L: Link> Receiver<L> {
                 self.expect_header(len)
             }
             kind::SAME_SCHEMA => Err(self.mode_mismatch()),
-            kind::GOODBYE => {
-                let sent = small_number(&got).ok_or_else(|| self.wrong("the number of messages sent", &got))?;
+            kind::FINISHED => {
+                let sent = small_number(&got).ok_or_else(|| self.wrong("the end of one direction", &got))?;
                 self.unclaim(got.block);
-                Err(self.connection.answer_goodbye(sent))
+                let end = self.connection.answer_finished(sent);
+                self.ended = end.is_closed();
+                Err(end)
+            }
+            kind::GOODBYE => {
+                let (sent, received) = small_numbers(&got).ok_or_else(|| self.wrong("a goodbye", &got))?;
+                self.unclaim(got.block);
+                Err(self.connection.answer_goodbye(sent, received))
             }
             _ => Err(self.wrong("the beginning of a message", &got)),
         }
@@ -206,6 +219,7 @@ impl<L: Link> Receiver<L> {
         self.session.accept_header(&block.as_bytes()[..len]).map_err(|e| self.decode(e))?;
         log::debug!("{} sends a new schema of {len} bytes", self.connection.peer);
         self.stage = Stage::Body;
+        self.schema = true;
         if self.format == Format::LeafByLeaf && self.session.leaf_lens().is_empty() {
             return self.finish_leaves().map(Some);
         }

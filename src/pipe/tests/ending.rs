@@ -108,7 +108,6 @@ fn a_pipe_without_goodbyes_just_closes() {
         assert!(other.recv().expect("sent before") == a(1.0));
         assert_error(&other.recv(), CLOSED);
         assert_error(&other.send(&a(1.0)), CLOSED);
-        assert!(other.receiver.error().expect("ended").is_closed());
         other.close().expect("a proper end");
         other.close().expect("twice is nothing");
     }
@@ -201,35 +200,149 @@ fn a_receive_into_is_untouched_by_a_goodbye() {
 fn a_goodbye_in_the_middle_of_a_message_is_an_error() {
     for format in [Format::Consolidated, Format::LeafByLeaf] {
         let packets = recorded((true, format), &[a(1.0)]).concat();
-        for (n, due) in
-            [(1, "the metadata"), (2, if format == Format::Consolidated { "the storage" } else { "a leaf" })]
-        {
-            let (mut end, link) = end_and_link((true, format));
-            packets[..n].iter().for_each(|packet| feed(&link, packet));
-            link.send_raw(kind::GOODBYE, &length(0));
-            let text = format!("the peer broke the protocol: {due} was due, and a goodbye of 8 bytes came");
-            assert_error(&end.recv(), &text);
-            end.assert_finished(&text);
+        let body = if format == Format::Consolidated { "the storage" } else { "a leaf" };
+        for (n, due) in [(1, "the metadata"), (2, body)] {
+            for (end, bytes, name) in [
+                (kind::GOODBYE, counts(0, 0), "a goodbye of 16 bytes"),
+                (kind::FINISHED, length(0).to_vec(), "the end of one direction of 8 bytes"),
+            ] {
+                // The first leaf has 2 bytes.
+                let bytes = if n == 2 && format == Format::LeafByLeaf { &bytes[..2] } else { &bytes };
+                let (mut one, link) = end_and_link((true, format));
+                packets[..n].iter().for_each(|packet| feed(&link, packet));
+                link.send_raw(end, bytes);
+                let name = name.replace("16 bytes", &format!("{} bytes", bytes.len()));
+                let name = name.replace("8 bytes", &format!("{} bytes", bytes.len()));
+                let text = format!("the peer broke the protocol: {due} was due, and {name} came");
+                assert_error(&one.recv(), &text);
+                one.assert_finished(&text);
+            }
         }
     }
 }
 
 #[test]
-fn a_goodbye_that_counts_otherwise_is_an_error() {
+fn an_end_that_counts_otherwise_is_an_error() {
     let setting = (true, Format::Consolidated);
-    let (mut end, link) = end_and_link(setting);
-    recorded(setting, &[a(1.0)]).concat().iter().for_each(|packet| feed(&link, packet));
-    drop(end.recv().expect("received"));
-    link.send_raw(kind::GOODBYE, &length(3));
-    let text = "the peer broke the protocol: it says goodbye after 3 messages, and 1 came";
-    assert_error(&end.recv(), text);
-    end.assert_finished(text);
+    for (end, bytes) in [(kind::GOODBYE, counts(3, 0)), (kind::FINISHED, length(3).to_vec())] {
+        let (mut one, link) = end_and_link(setting);
+        recorded(setting, &[a(1.0)]).concat().iter().for_each(|packet| feed(&link, packet));
+        drop(one.recv().expect("received"));
+        link.send_raw(end, &bytes);
+        let text = "the peer broke the protocol: it ends after 3 messages, and 1 came";
+        assert_error(&one.recv(), text);
+        one.assert_finished(text);
+    }
+    for (end, due, name) in [
+        (kind::GOODBYE, "a goodbye", "a goodbye"),
+        (kind::FINISHED, "the end of one direction", "the end of one direction"),
+    ] {
+        let (mut one, link) = end_and_link(setting);
+        link.send_raw(end, &[0; 7]);
+        let text = format!("the peer broke the protocol: {due} was due, and {name} of 7 bytes came");
+        assert_error(&one.recv(), &text);
+        one.assert_finished(&text);
+    }
+}
 
-    let (mut end, link) = end_and_link(setting);
-    link.send_raw(kind::GOODBYE, &[0; 7]);
-    let text = "the peer broke the protocol: the number of messages sent was due, and a goodbye of 7 bytes came";
-    assert_error(&end.recv(), text);
-    end.assert_finished(text);
+fn finish(end: &End) -> Result<()> {
+    end.connection.finish_sending(Timer::new(Some(PATIENCE)))
+}
+
+#[test]
+fn one_direction_may_end_before_the_other() {
+    for format in [Format::Consolidated, Format::LeafByLeaf] {
+        let (mut one, mut other) = ends((true, format));
+        one.send(&a(1.0)).expect("sent");
+        let finishing = thread::spawn(move || {
+            finish(&one).expect("all was received");
+            one
+        });
+        let mut into = a(9.0).consolidate();
+        other.recv_into(&mut into).expect("received");
+        for _ in 0..2 {
+            assert_error(&other.recv_into(&mut into), CLOSED);
+            assert!(into == a(1.0), "the last message");
+        }
+        let mut one = finishing.join().expect("no panic");
+        for i in 0..3 {
+            other.send(&b(i)).expect("the other direction goes on");
+            assert!(one.recv().expect("received") == b(i));
+        }
+        let closing = thread::spawn(move || other.close());
+        assert_error(&one.recv(), CLOSED);
+        closing.join().expect("no panic").expect("a proper end");
+        one.close().expect("a proper end");
+    }
+}
+
+#[test]
+fn both_directions_may_end_one_by_one() {
+    let (one, mut other) = ends((true, Format::Consolidated));
+    let finishing = thread::spawn(move || {
+        finish(&one).expect("all was received");
+        one
+    });
+    assert_error(&other.recv(), CLOSED);
+    let mut one = finishing.join().expect("no panic");
+    let finishing = thread::spawn(move || {
+        finish(&other).expect("all was received");
+        other
+    });
+    assert_error(&one.recv(), CLOSED);
+    let other = finishing.join().expect("no panic");
+    one.close().expect("a proper end");
+    other.close().expect("a proper end");
+}
+
+#[test]
+fn who_stays_longer_learns_what_was_not_read() {
+    for read in 0..=2 {
+        for told in [false, true] {
+            let (one, mut other) = ends((true, Format::Consolidated));
+            let finishing = thread::spawn(move || {
+                finish(&one).expect("all was received");
+                one
+            });
+            assert_error(&other.recv(), CLOSED);
+            let mut one = finishing.join().expect("no panic");
+            for i in 0..2 {
+                other.send(&b(i)).expect("sent");
+            }
+            for _ in 0..read {
+                drop(one.recv().expect("received"));
+            }
+            one.close().expect("its own messages were all received");
+            drop(one);
+            if told {
+                other.send(&b(2)).expect_err("nobody is there");
+            }
+            assert_eq!(unread(other.close()), 2 - read);
+        }
+    }
+}
+
+/// One closes while the other ends its direction and receives, each in a thread of its own as halves do.
+#[test]
+fn an_end_of_one_direction_may_meet_a_goodbye() {
+    for _ in 0..100 {
+        let (one, mut other) = ends((true, Format::Consolidated));
+        let connection = Arc::clone(&other.connection);
+        let closing = thread::spawn(move || one.close());
+        let finishing = thread::spawn(move || connection.finish_sending(Timer::new(Some(PATIENCE))));
+        assert_error(&other.recv(), CLOSED);
+        closing.join().expect("no panic").expect("a proper end");
+        if let Err(error) = finishing.join().expect("no panic") {
+            assert!(!error.is_timeout(), "{error}");
+        }
+        other.close().expect("a proper end");
+    }
+}
+
+#[test]
+fn a_python_peer_knows_no_end_of_one_direction() {
+    let (end, _link) = end_and_link((false, Format::Consolidated));
+    assert!(matches!(finish(&end), Err(Error::Unsupported { .. })));
 }
 
 fn say(link: &Loopback, kind: Kind, bytes: &[u8]) {
@@ -243,14 +356,14 @@ fn the_messages_of_a_goodbye() {
     (0..3).for_each(|_| drop(link.recv_raw().expect("sent")));
     let closing = thread::spawn(move || end.close());
     let goodbye = link.recv(Lane::Data, Target::Small, Timer::new(Some(PATIENCE)).deadline).expect("a goodbye");
-    assert_eq!((goodbye.kind, goodbye.len, &goodbye.small[..8]), (kind::GOODBYE, 8, &length(1)[..]));
+    assert_eq!((goodbye.kind, goodbye.len, &goodbye.small[..]), (kind::GOODBYE, 16, &counts(1, 0)[..]));
     let leaving = link.recv(Lane::Control, Target::Small, Timer::new(Some(PATIENCE)).deadline).expect("on both lanes");
     assert_eq!((leaving.kind, leaving.len, &leaving.small[..8]), (kind::LEAVING, 8, &length(0)[..]));
     say(&link, kind::RECEIVED, &length(1));
     closing.join().expect("no panic").expect("answered");
 
     let (mut end, link) = end_and_link((true, Format::Consolidated));
-    link.send_raw(kind::GOODBYE, &length(0));
+    link.send_raw(kind::GOODBYE, &counts(0, 0));
     say(&link, kind::LEAVING, &length(0));
     assert_error(&end.recv(), CLOSED);
     let received = link.recv(Lane::Control, Target::Small, Timer::new(Some(PATIENCE)).deadline).expect("an answer");
@@ -272,7 +385,7 @@ fn a_wrong_answer_to_a_goodbye_is_an_error() {
 fn a_goodbye_that_nobody_answers_ends_at_its_deadline() {
     let (mut end, _link) = end_and_link((true, Format::Consolidated));
     end.send(&a(1.0)).expect("sent");
-    let error = end.connection.close(Duration::ZERO).expect_err("not answered");
+    let error = end.connection.close(Timer::new(Some(Duration::ZERO))).expect_err("not answered");
     assert!(matches!(error, Error::Timeout { phase: Phase::Close, .. }), "{error}");
     assert_error(&end.recv(), CLOSED);
     assert_error(&end.send(&a(1.0)), CLOSED);

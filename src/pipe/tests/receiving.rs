@@ -22,11 +22,9 @@ fn a_receive_that_expires_goes_on_where_it_stopped() {
             for packet in &packets {
                 assert_expired(&end.poll());
                 assert_expired(&end.poll());
-                assert!(end.receiver.error().expect("the last receive failed").is_timeout());
                 feed(&link, packet);
             }
             assert!(end.poll().expect("all of it is there") == *td, "{setting:?}");
-            assert!(end.receiver.error().is_none());
         }
         assert_expired(&end.poll());
     }

@@ -19,7 +19,7 @@ pub(super) const STATELESS: Kind = Kind(8);
 pub(super) const HEADER: Kind = Kind(4);
 /// A storage or a leaf after its header.
 pub(super) const BODY: Kind = Kind(5);
-/// The sender closes: the number of TensorDicts it has sent (u64, little-endian). Nothing follows.
+/// The sender closes: the numbers of TensorDicts it has sent and received (u64, little-endian). Nothing follows.
 pub(super) const GOODBYE: Kind = Kind(6);
 
 /// The sender will send nothing more but still receives: the number of TensorDicts it has sent (u64, little-endian).

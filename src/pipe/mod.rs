@@ -11,6 +11,8 @@ mod receiver_half;
 mod sender;
 mod sender_half;
 mod stateless;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::sync::Arc;
@@ -186,8 +188,8 @@ impl Pipe {
     /// shares its storage with nobody; otherwise `td` is replaced. Says which.
     ///
     /// # Errors
-    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified, unless
-    /// the error is a timeout before the message began to arrive: then it is unchanged.
+    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified. It is
+    /// unchanged if the peer closed, or the deadline passed, before the message began to arrive.
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         self.receiver.recv_into(td)
     }

@@ -30,4 +30,5 @@ pub use {
     error::{Error, Peer, Phase, Result},
     options::PipeOptions,
     pipe::{Iter, Listening, Pipe, Placed, Results},
+    ucx::ucx_version,
 };

@@ -8,7 +8,7 @@ use super::Pipe;
 use crate::error::{Error, Peer, Phase, Result};
 use crate::link::LinkError;
 use crate::options::PipeOptions;
-use crate::ucx::{loaded_version_text, resolve, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
+use crate::ucx::{resolve, ucx_version, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
 
 /// Between two tries of the same addresses: short at first, since the usual case is a listener that is about to start.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ impl PipeOptions {
                     Err(EstablishError::Ucx(error)) if error.status().is_none() => return Err(setup(error)),
                     Err(EstablishError::Ucx(error @ UcxError::NoTransport { .. })) => return Err(setup(error)),
                     Err(EstablishError::Rejected(cause)) => {
-                        let ucx = loaded_version_text().into();
+                        let ucx = ucx_version().into();
                         return Err(Error::Refused { peer: Peer::new(address), cause: cause.into(), ucx });
                     }
                     Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),

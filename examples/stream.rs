@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
-use tensordict_pipe::{tensordict, ucx_version, DType, Pipe, Tensor, TensorDict};
+use tensordict_pipe::{tensordict, DType, Pipe, Tensor, TensorDict};
 
 const OBS: [usize; 2] = [64, 84];
 
@@ -50,7 +50,8 @@ fn succeeded(mut process: Child, name: &str) -> Result<()> {
 
 fn send(port: u16, time: Duration) -> Result<()> {
     let mut pipe = Pipe::connect("127.0.0.1", port)?;
-    println!("sender:   UCX {} over {}", ucx_version(), pipe.transports().join(" and "));
+    let info = pipe.info();
+    println!("sender:   UCX {} over {}", info.ucx_version, info.transports.join(" and "));
     let mut td = tensordict!([];
         "step" => Tensor::scalar(0_i64),
         "obs" => Tensor::zeros(DType::Float32, OBS)?,

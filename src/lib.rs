@@ -15,6 +15,8 @@ mod options;
 #[cfg(feature = "ucx")]
 mod pipe;
 #[cfg(feature = "ucx")]
+mod server;
+#[cfg(feature = "ucx")]
 #[allow(unsafe_code)]
 mod ucx;
 
@@ -29,6 +31,6 @@ pub use wire::{DecodeError, EncodeError, Limits};
 pub use {
     error::{Error, Peer, Phase, Result},
     options::PipeOptions,
-    pipe::{Iter, Listening, Pipe, Placed, Results},
-    ucx::ucx_version,
+    pipe::{Handle, Info, Iter, Listening, Pipe, PipeReceiver, PipeSender, Placed, ReadAhead, Results, Traffic},
+    server::Server,
 };

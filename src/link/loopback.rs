@@ -149,6 +149,10 @@ impl Link for Loopback {
         self.kinds
     }
 
+    fn abort(&self) {
+        self.hang_up();
+    }
+
     fn close(&self, _: Deadline) -> Result<(), LinkError> {
         self.hang_up();
         Ok(())

@@ -104,6 +104,9 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Whether the peer understands kinds, so that messages have them and there is a control lane.
     fn has_kinds(&self) -> bool;
 
+    /// Breaks the connection at once, so that whoever waits on this end stops waiting.
+    fn abort(&self);
+
     /// Closes this end, after everything sent has been handed over. Closing twice is nothing.
     fn close(&self, deadline: Deadline) -> Result<(), LinkError>;
 }

@@ -1,9 +1,10 @@
 //! [`Connection`]: what the two halves of a pipe share: the link, how it ended, and how to end it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::info::Counters;
 use super::kind;
 use super::timer::Timer;
 use crate::error::{Error, Peer, Phase, Result};
@@ -18,9 +19,10 @@ pub(super) struct Connection<L: Link> {
     pub(super) peer: Peer,
     /// The first final error; every later call returns it.
     failure: OnceLock<Error>,
-    /// TensorDicts handed over, and received.
-    sent: AtomicU64,
-    received: AtomicU64,
+    pub(super) sent: Counters,
+    pub(super) received: Counters,
+    /// The peer has confirmed that it received everything, and nothing more will be sent.
+    finished: AtomicBool,
     close_timeout: Duration,
 }
 
@@ -31,8 +33,12 @@ pub(super) fn number(lane: Lane, kind: Kind, bytes: &[u8; 8]) -> Message<'_> {
 
 impl<L: Link> Connection<L> {
     pub(super) fn new(link: L, peer: Peer, close_timeout: Duration) -> Self {
-        let counter = AtomicU64::default;
-        Self { link, peer, failure: OnceLock::new(), sent: counter(), received: counter(), close_timeout }
+        let (sent, received) = (Counters::default(), Counters::default());
+        Self { link, peer, failure: OnceLock::new(), sent, received, finished: AtomicBool::new(false), close_timeout }
+    }
+
+    pub(super) fn close_timeout(&self) -> Duration {
+        self.close_timeout
     }
 
     /// Why the pipe is finished, if it is.
@@ -53,15 +59,6 @@ impl<L: Link> Connection<L> {
         Error::Closed { peer: self.peer.clone() }
     }
 
-    // Each counter has one writer, so a load and a store will do.
-    pub(super) fn count_sent(&self) {
-        self.sent.store(self.sent.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_received(&self) {
-        self.received.store(self.received.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
     /// The public error for what the link said.
     pub(super) fn explain(&self, phase: Phase, timer: Timer, during: &'static str, error: LinkError) -> Error {
         let peer = self.peer.clone();
@@ -80,26 +77,51 @@ impl<L: Link> Connection<L> {
 
     /// Answers a goodbye; the peer waits for it.
     pub(super) fn answer_goodbye(&self) {
-        let deadline = deadline_after(self.close_timeout);
-        let count = self.received.load(Ordering::Relaxed).to_le_bytes();
-        let answer = [number(Lane::Control, kind::RECEIVED, &count)];
         // Its LEAVING, which would answer a goodbye of ours, is not needed.
-        let leaving = self.link.recv(Lane::Control, Target::Small, deadline);
-        if let Err(error) = self.link.send(&answer, deadline) {
-            log::debug!("goodbye of {} not answered: {error} ({leaving:?})", self.peer);
+        let leaving = self.link.recv(Lane::Control, Target::Small, deadline_after(self.close_timeout));
+        log::trace!("{} leaves: {leaving:?}", self.peer);
+        self.answer_finished();
+    }
+
+    /// Tells the peer how much was received.
+    pub(super) fn answer_finished(&self) {
+        let count = self.received.messages().to_le_bytes();
+        let answer = [number(Lane::Control, kind::RECEIVED, &count)];
+        if let Err(error) = self.link.send(&answer, deadline_after(self.close_timeout)) {
+            log::debug!("goodbye of {} not answered: {error}", self.peer);
         }
     }
 
+    /// Ends the sending direction only; waits until the peer has received everything.
+    pub(super) fn finish_sending(&self, timer: Timer) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error.clone());
+        }
+        if !self.link.has_kinds() {
+            return Err(Error::Unsupported { peer: self.peer.clone(), what: "an end of one direction only" });
+        }
+        let count = self.sent.messages().to_le_bytes();
+        self.ask(&[number(Lane::Data, kind::FINISHED, &count)], timer)?;
+        self.finished.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Breaks the connection.
+    pub(super) fn abort(&self) {
+        let _ = self.failure.set(self.closed());
+        self.link.abort();
+    }
+
     /// Says goodbye, waits until the peer has received everything, and closes. Afterwards every call says `Closed`.
-    pub(super) fn close(&self, timeout: Duration) -> Result<()> {
+    pub(super) fn close(&self, timer: Timer) -> Result<()> {
         if let Some(error) = self.failure() {
             // After a goodbye the answer to it must still go out; after a failure there is nothing to wait for.
-            let timeout = if error.is_closed() { timeout } else { Duration::ZERO };
-            let _ = self.link.close(deadline_after(timeout));
+            let deadline = if error.is_closed() { timer.deadline } else { deadline_after(Duration::ZERO) };
+            let _ = self.link.close(deadline);
             return if error.is_closed() { Ok(()) } else { Err(error.clone()) };
         }
-        let timer = Timer::new(Some(timeout));
-        let parted = if self.link.has_kinds() { self.part(timer) } else { Ok(()) };
+        let finished = self.finished.load(Ordering::Relaxed);
+        let parted = if self.link.has_kinds() && !finished { self.part(timer) } else { Ok(()) };
         let _ = self.failure.set(self.closed());
         let closed = self.link.close(timer.deadline).map_err(|e| self.explain(Phase::Close, timer, "while closing", e));
         log::debug!("pipe with {} closed: {parted:?}, {closed:?}", self.peer);
@@ -113,13 +135,16 @@ impl<L: Link> Connection<L> {
 
     /// The goodbye of two of ours. Each end tells how much it has received, so that both know what was lost.
     fn part(&self, timer: Timer) -> Result<()> {
+        let sent = self.sent.messages().to_le_bytes();
+        let received = self.received.messages().to_le_bytes();
+        let goodbye = number(Lane::Data, kind::GOODBYE, &sent);
+        self.ask(&[goodbye, number(Lane::Control, kind::LEAVING, &received)], timer)
+    }
+
+    /// Sends an end and waits for the answer, which says whether everything was received.
+    fn ask(&self, messages: &[Message<'_>], timer: Timer) -> Result<()> {
         let explain = |error| self.explain(Phase::Close, timer, "before it had received everything", error);
-        let sent = self.sent.load(Ordering::Relaxed);
-        let received = self.received.load(Ordering::Relaxed).to_le_bytes();
-        let sent_bytes = sent.to_le_bytes();
-        let messages =
-            [number(Lane::Data, kind::GOODBYE, &sent_bytes), number(Lane::Control, kind::LEAVING, &received)];
-        self.link.send(&messages, timer.deadline).map_err(explain)?;
+        self.link.send(messages, timer.deadline).map_err(explain)?;
         let answer = match self.link.recv(Lane::Control, Target::Small, timer.deadline) {
             Ok(answer) => answer,
             Err(RecvFailure::Error(error)) => return Err(explain(error)),
@@ -130,7 +155,7 @@ impl<L: Link> Connection<L> {
             let reason = format!("an answer of kind {} and {} bytes to a goodbye", answer.kind.0, answer.len).into();
             return Err(Error::Protocol { peer: self.peer.clone(), reason });
         };
-        match sent.saturating_sub(received) {
+        match self.sent.messages().saturating_sub(received) {
             0 => Ok(()),
             unread => Err(Error::Unread { peer: self.peer.clone(), unread }),
         }
@@ -146,7 +171,7 @@ pub(super) fn small_number(received: &Received) -> Option<u64> {
 impl<L: Link> Drop for Connection<L> {
     fn drop(&mut self) {
         let timeout = if std::thread::panicking() { CLOSE_IN_PANIC } else { self.close_timeout };
-        if let Err(error) = self.close(timeout) {
+        if let Err(error) = self.close(Timer::new(Some(timeout))) {
             if !matches!(error, Error::Forked) {
                 log::debug!("pipe with {} dropped: {error}", self.peer);
             }

@@ -8,7 +8,7 @@ use super::Pipe;
 use crate::error::{Error, Peer, Phase, Result};
 use crate::link::LinkError;
 use crate::options::PipeOptions;
-use crate::ucx::{resolve, ucx_version, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
+use crate::ucx::{loaded_version_text, resolve, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
 
 /// Between two tries of the same addresses: short at first, since the usual case is a listener that is about to start.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ impl PipeOptions {
                     Err(EstablishError::Ucx(error)) if error.status().is_none() => return Err(setup(error)),
                     Err(EstablishError::Ucx(error @ UcxError::NoTransport { .. })) => return Err(setup(error)),
                     Err(EstablishError::Rejected(cause)) => {
-                        let ucx = ucx_version().into();
+                        let ucx = loaded_version_text().into();
                         return Err(Error::Refused { peer: Peer::new(address), cause: cause.into(), ucx });
                     }
                     Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),
@@ -79,18 +79,34 @@ impl PipeOptions {
     /// * [`Error::Timeout`] or [`Error::Disconnected`] with [`Phase::Handshake`]: somebody connected, but is no pipe.
     /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`connect`](Self::connect).
     pub fn listen(&self, port: u16) -> Result<Pipe> {
-        self.bind_listener(port)?.accept()
+        self.listener(port)?.accept()
     }
 
-    fn bind_listener(&self, port: u16) -> Result<Listening> {
+    pub(crate) fn bind_listener(&self, port: u16) -> Result<UcxListener> {
         self.check()?;
         let address = resolve(&self.bind, port)
             .map_err(|error| Error::Resolve { host: self.bind.as_str().into(), cause: error.to_string().into() })?[0];
-        let listener = UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
+        UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
             UcxError::AddrInUse(address) => Error::AddrInUse(address),
             error => setup(error),
+        })
+    }
+
+    /// The pipe with a client that has connected.
+    pub(crate) fn accepted(&self, connecting: Connecting) -> Result<Pipe> {
+        let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
+        let timer = Timer::new(Some(self.handshake_timeout));
+        let link = connecting.establish(timer.deadline).map_err(|error| match error {
+            EstablishError::Link(LinkError::Expired) => {
+                Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
+            }
+            EstablishError::Link(LinkError::Gone { cause }) => {
+                Error::Disconnected { peer, during: "during the handshake", cause: cause.into() }
+            }
+            EstablishError::Link(LinkError::Forked) => Error::Forked,
+            error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
         })?;
-        Ok(Listening { listener, options: self.clone() })
+        Ok(self.pipe(link))
     }
 
     fn settings(&self) -> Settings {
@@ -143,7 +159,7 @@ impl PipeOptions {
     /// # Errors
     /// As [`listen`](Self::listen), but for those of the client.
     pub fn listener(&self, port: u16) -> Result<Listening> {
-        self.bind_listener(port)
+        Ok(Listening { listener: self.bind_listener(port)?, options: self.clone() })
     }
 }
 
@@ -169,18 +185,6 @@ impl Listening {
             EstablishError::Link(LinkError::Forked) => Error::Forked,
             error => Error::Transport { operation: "accept", peer: place.clone(), cause: error.to_string().into() },
         })?;
-        let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
-        let timer = Timer::new(Some(options.handshake_timeout));
-        let link = connecting.establish(timer.deadline).map_err(|error| match error {
-            EstablishError::Link(LinkError::Expired) => {
-                Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
-            }
-            EstablishError::Link(LinkError::Gone { cause }) => {
-                Error::Disconnected { peer, during: "during the handshake", cause: cause.into() }
-            }
-            EstablishError::Link(LinkError::Forked) => Error::Forked,
-            error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
-        })?;
-        Ok(options.pipe(link))
+        options.accepted(connecting)
     }
 }

@@ -19,7 +19,10 @@ pub(super) const BODY: Kind = Kind(5);
 /// The sender closes: the number of TensorDicts it has sent (u64, little-endian). Nothing follows.
 pub(super) const GOODBYE: Kind = Kind(6);
 
-/// On the control lane, the answer to [`GOODBYE`]: the number of TensorDicts received (u64, little-endian).
+/// The sender will send nothing more but still receives: the number of TensorDicts it has sent (u64, little-endian).
+pub(super) const FINISHED: Kind = Kind(7);
+
+/// On the control lane, the answer to [`GOODBYE`] and [`FINISHED`]: the number of TensorDicts received (u64, little-endian).
 pub(super) const RECEIVED: Kind = Kind(1);
 /// On the control lane: the sender closes and will receive nothing more; the number of TensorDicts it has received.
 pub(super) const LEAVING: Kind = Kind(2);
@@ -34,6 +37,7 @@ pub(super) fn name(kind: Kind) -> &'static str {
         HEADER => "a header",
         BODY => "a body",
         GOODBYE => "a goodbye",
+        FINISHED => "the end of one direction",
         _ => "a message of an unknown kind",
     }
 }

@@ -51,8 +51,10 @@ pub(super) struct Receiver<L: Link> {
     claimed: bool,
     /// Stands in for a TensorDict that is being received into.
     empty: TensorDict,
-    /// What ended the last receive, if it failed.
-    last_error: Option<Error>,
+    /// The peer will send nothing more, though it may still receive.
+    ended: bool,
+    /// The message under way began with a new schema.
+    schema: bool,
 }
 
 impl<L: Link> Receiver<L> {
@@ -67,30 +69,27 @@ impl<L: Link> Receiver<L> {
             into: None,
             claimed: false,
             empty: TensorDict::new([]),
-            last_error: None,
+            ended: false,
+            schema: false,
         }
     }
 
-    /// Why the last receive failed.
-    pub(super) fn error(&self) -> Option<&Error> {
-        self.last_error.as_ref()
-    }
-
     pub(super) fn recv(&mut self, timer: Timer) -> Result<TensorDict> {
-        let received = match self.connection.failure() {
-            Some(error) => Err(error.clone()),
-            None => self.run(timer),
-        };
-        match received {
+        if let Some(error) = self.connection.failure() {
+            return Err(error.clone());
+        }
+        if self.ended {
+            return Err(self.connection.closed());
+        }
+        match self.run(timer) {
             Ok(td) => {
-                self.connection.count_received();
-                self.last_error = None;
+                let bytes = self.session.body_len().unwrap_or(0) as u64;
+                let schema = std::mem::take(&mut self.schema);
+                self.connection.received.count(bytes, schema, self.session.allocations());
                 Ok(td)
             }
-            Err(error) => {
-                self.last_error = Some(error.clone());
-                Err(self.connection.fail(error))
-            }
+            Err(error) if self.ended => Err(error),
+            Err(error) => Err(self.connection.fail(error)),
         }
     }
 
@@ -150,6 +149,11 @@ impl<L: Link> Receiver<L> {
                 self.expect_header(len)
             }
             kind::SAME_SCHEMA => Err(self.mode_mismatch()),
+            kind::FINISHED => {
+                self.ended = true;
+                self.connection.answer_finished();
+                Err(self.connection.closed())
+            }
             kind::GOODBYE => {
                 self.connection.answer_goodbye();
                 Err(self.connection.closed())
@@ -198,6 +202,7 @@ impl<L: Link> Receiver<L> {
         self.session.accept_header(&block.as_bytes()[..len]).map_err(|e| self.decode(e))?;
         log::debug!("{} sends a new schema of {len} bytes", self.connection.peer);
         self.stage = Stage::Body;
+        self.schema = true;
         if self.format == Format::LeafByLeaf && self.session.leaf_lens().is_empty() {
             return self.finish_leaves().map(Some);
         }

@@ -32,8 +32,10 @@ impl<L: Link> Sender<L> {
         let sent = transmit(&self.connection.link, self.format, &outgoing, timer);
         match sent {
             Ok(()) => {
+                let bytes = outgoing.bodies().iter().map(|body| body.len as u64).sum();
+                let schema = outgoing.header().is_some();
                 self.session.commit();
-                self.connection.count_sent();
+                self.connection.sent.count(bytes, schema, self.session.allocations());
                 Ok(())
             }
             Err(error) => {
@@ -47,6 +49,15 @@ impl<L: Link> Sender<L> {
                 Err(error)
             }
         }
+    }
+
+    /// Whether `td` can be sent.
+    pub(super) fn check(&mut self, td: &TensorDict) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error.clone());
+        }
+        self.session.encode(td)?;
+        Ok(())
     }
 
     pub(super) fn failure(&self) -> Option<&Error> {

@@ -84,9 +84,8 @@ pub(super) fn no_transport(status: Status, settings: &Settings) -> UcxError {
     UcxError::NoTransport { status, tls: setting("TLS"), devices: setting("NET_DEVICES") }
 }
 
-/// The version of the UCX that this process has loaded, such as `1.21.0`.
-#[must_use]
-pub fn ucx_version() -> String {
+/// The version of the UCX that is loaded, such as `1.21.0`.
+pub(crate) fn loaded_version_text() -> String {
     // SAFETY: returns a static string.
     let text = unsafe { ucx_sys::ucp_get_version_string() };
     // SAFETY: a NUL-terminated static string.
@@ -105,7 +104,11 @@ pub(super) fn loaded_version() -> (u32, u32) {
 /// A newer minor version keeps the ABI (same soname); an older one lacks functions, another major one is unknown.
 fn check_version() -> Result<(), UcxError> {
     let (major, minor) = COMPILED;
-    fits(loaded_version()).then_some(()).ok_or_else(|| UcxError::Version { loaded: ucx_version(), major, minor })
+    fits(loaded_version()).then_some(()).ok_or_else(|| UcxError::Version {
+        loaded: loaded_version_text(),
+        major,
+        minor,
+    })
 }
 
 fn fits((major, minor): (u32, u32)) -> bool {

@@ -1,6 +1,7 @@
 //! [`UcxLink`] and [`UcxListener`]: the [`Link`] over UCX, and how a connection comes about.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,6 +165,7 @@ pub(crate) struct UcxListener {
     context: Arc<Context>,
     local_addr: SocketAddr,
     spin: Duration,
+    interrupted: AtomicBool,
 }
 
 impl UcxListener {
@@ -172,24 +174,47 @@ impl UcxListener {
         let worker = Worker::new(Arc::clone(&context))?;
         let listener = Listener::bind(&worker, address)?;
         let local_addr = listener.local_addr()?;
-        Ok(Self { engine: Engine::new(worker, listener, spin), context, local_addr, spin })
+        let engine = Engine::new(worker, listener, spin);
+        Ok(Self { engine, context, local_addr, spin, interrupted: AtomicBool::new(false) })
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// The next client, not yet established.
+    /// The next client, not yet established. [`LinkError::Closed`] once it is interrupted.
     pub(crate) fn accept(&self, deadline: Deadline) -> Result<Connecting, EstablishError> {
-        let worker = Worker::new(Arc::clone(&self.context))?;
         let mut guard = self.engine.lock()?;
         loop {
-            self.engine.wait(&mut guard, deadline, |locked| locked.child.has_request()).map_err(stopped)?;
+            let ready = |locked: &Locked<Listener>| locked.child.has_request() || self.is_interrupted();
+            self.engine.wait(&mut guard, deadline, ready).map_err(stopped)?;
+            if self.is_interrupted() {
+                return Err(LinkError::Closed.into());
+            }
             let Some(request) = guard.child.next_request() else { continue };
             let peer = request.client_addr();
+            let worker = match Worker::new(Arc::clone(&self.context)) {
+                Ok(worker) => worker,
+                Err(error) => {
+                    guard.child.reject(request);
+                    return Err(error.into());
+                }
+            };
             let endpoint = Endpoint::accept(&worker, request.into_raw())?;
             return Ok(Connecting { engine: Engine::new(worker, endpoint, self.spin), side: Side::Server, peer });
         }
+    }
+
+    /// Makes every `accept`, now and later, return.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+        if !super::fork::in_child() {
+            self.engine.wake();
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 }
 
@@ -214,6 +239,11 @@ impl UcxLink {
     /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
     pub(crate) fn transports(&self) -> &[String] {
         &self.transports
+    }
+
+    /// How long callers slept.
+    pub(crate) fn time_blocked(&self) -> Duration {
+        self.engine.time_blocked()
     }
 
     /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
@@ -393,6 +423,26 @@ impl Link for UcxLink {
 
     fn has_kinds(&self) -> bool {
         self.kinds
+    }
+
+    fn abort(&self) {
+        let Ok(mut guard) = self.engine.lock() else { return };
+        if guard.child.is_closed() {
+            return;
+        }
+        let ticket = guard.requests.take();
+        let Locked { child, requests, .. } = &mut *guard;
+        let slot = requests.slot(&ticket);
+        // SAFETY: the slot lives until it is done or the worker is destroyed.
+        let request = unsafe { child.close(true, slot) };
+        if Status::of_ptr(request) == Status::IN_PROGRESS {
+            slot.request.set(request);
+            guard.requests.abandon(ticket);
+        } else {
+            guard.requests.finish(ticket);
+        }
+        drop(guard);
+        self.engine.wake();
     }
 
     fn close(&self, deadline: Deadline) -> Result<(), LinkError> {

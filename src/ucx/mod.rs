@@ -29,6 +29,6 @@ mod worker;
 
 pub(crate) use address::resolve;
 pub(crate) use config::Settings;
-pub use context::ucx_version;
+pub(crate) use context::loaded_version_text;
 pub(crate) use error::UcxError;
 pub(crate) use link::{Connecting, EstablishError, UcxLink, UcxListener};

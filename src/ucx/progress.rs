@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -77,6 +78,8 @@ pub(super) struct Engine<T: Driven> {
     condition: Condvar,
     event_fd: RawFd,
     spin: Duration,
+    /// Nanoseconds that callers have slept.
+    blocked: AtomicU64,
 }
 
 pub(super) type Guard<'a, T> = MutexGuard<'a, Locked<T>>;
@@ -86,7 +89,7 @@ impl<T: Driven> Engine<T> {
         let event_fd = worker.event_fd();
         let requests = Requests::new();
         let locked = Locked { child, requests, worker, driver: false, followers: 0, announced: 0 };
-        Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin }
+        Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin, blocked: AtomicU64::new(0) }
     }
 
     pub(super) fn lock(&self) -> Result<Guard<'_, T>, LinkError> {
@@ -116,6 +119,11 @@ impl<T: Driven> Engine<T> {
         let guard = self.locked.lock();
         guard.worker.signal();
         self.condition.notify_all();
+    }
+
+    /// How long callers have slept, all together.
+    pub(super) fn time_blocked(&self) -> Duration {
+        Duration::from_nanos(self.blocked.load(Ordering::Relaxed))
     }
 
     /// Waits for one operation.
@@ -173,6 +181,7 @@ impl<T: Driven> Engine<T> {
         });
         let longest = if armed { LONGEST_SLEEP } else { nap };
         let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
+        let asleep = Instant::now();
         if guard.driver {
             guard.followers += 1;
             guard.announced = guard.requests.completions();
@@ -183,6 +192,7 @@ impl<T: Driven> Engine<T> {
             MutexGuard::unlocked(guard, || poll(self.event_fd, time));
             guard.driver = false;
         }
+        self.blocked.fetch_add(asleep.elapsed().as_nanos() as u64, Ordering::Relaxed);
         armed
     }
 

@@ -9,6 +9,7 @@ use crate::storage::{Pooled, Storage};
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     slots: Vec<Pooled>,
+    allocations: u64,
 }
 
 impl Pool {
@@ -20,6 +21,7 @@ impl Pool {
         if let Some(storage) = self.slots.iter().find_map(Pooled::lend) {
             return storage;
         }
+        self.allocations += 1;
         if self.slots.len() < MAX_SLOTS {
             self.slots.push(Pooled::zeroed(len));
             if let Some(storage) = self.slots.last().and_then(Pooled::lend) {
@@ -27,6 +29,11 @@ impl Pool {
             }
         }
         Storage::zeroed(len)
+    }
+
+    /// How many storages were allocated so far.
+    pub(super) fn allocations(&self) -> u64 {
+        self.allocations
     }
 }
 

@@ -91,6 +91,12 @@ impl RecvSession {
         self.schema().map(|schema| schema.total_bytes)
     }
 
+    /// How many storages were allocated so far.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        self.pool.allocations()
+    }
+
     /// Leaf by leaf: the length of each tensor that follows.
     #[must_use]
     pub fn leaf_lens(&self) -> &[usize] {

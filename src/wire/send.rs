@@ -108,6 +108,12 @@ impl SendSession {
         })
     }
 
+    /// How many storages were allocated so far.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        self.pool.allocations()
+    }
+
     /// The message encoded last has been sent: its schema need not be sent again.
     ///
     /// Without this, after a failure say, the next message announces its schema anew. Also lets go of the TensorDict's

@@ -191,7 +191,8 @@ impl Server {
     ///     pipe.close()?;
     ///     server.close();
     ///     Ok(())
-    /// })
+    /// })?;
+    /// # Ok::<(), tensordict_pipe::Error>(())
     /// ```
     pub fn serve(&self, handler: impl Fn(Pipe) + Sync) {
         std::thread::scope(|scope| {

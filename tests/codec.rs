@@ -58,6 +58,14 @@ proptest! {
                     prop_assert_eq!(arrived.is_locked(), td.is_locked());
                     prop_assert_eq!(arrived.device(), td.device());
                     prop_assert_eq!(arrived.leaves().len(), td.leaves().len());
+                    // A part of it, from the middle of its storage.
+                    for (_, entry) in arrived.iter() {
+                        if let Entry::Dict(part) | Entry::LazyStack(part) = entry {
+                            if let Ok((arrived, _)) = Link::new(format).pass(&part) {
+                                prop_assert_eq!(arrived, part);
+                            }
+                        }
+                    }
                     // And once more, now from one storage.
                     prop_assert_eq!(&Link::new(format).pass(&arrived).expect("it came this way").0, &td);
                 }

@@ -70,8 +70,8 @@ fn storage_limit() {
     }
     // The sum of many wraps around.
     let keys = r#"["a", "b", "c", "d", "e"]"#;
-    let dtypes = vec![r#""torch.uint8""#; 5].join(",");
-    let shapes = vec!["[4611686018427387904]"; 5].join(",");
+    let dtypes = [r#""torch.uint8""#; 5].join(",");
+    let shapes = ["[4611686018427387904]"; 5].join(",");
     let header = format!(r#"{{"keys": {keys}, "dtypes": [{dtypes}], "shapes": [{shapes}]}}"#);
     assert!(matches!(leaf_by_leaf(&header), Err(DecodeError::StorageTooLong { .. })));
 }
@@ -180,7 +180,7 @@ fn fields() {
     assert_eq!(rule(metadata(r#"{"cls_metadata": {"x": 1}}"#)), BrokenRule::Unknown { field: "x".into() });
     assert_eq!(rule(leaf_by_leaf(r#"{"x": 1}"#)), BrokenRule::Unknown { field: "x".into() });
     let unbatched = r#"{"keys": [], "dtypes": [], "shapes": [], "unbatched": ["u"]}"#;
-    assert_eq!(broken(leaf_by_leaf(unbatched)), (r#""u""#.into(), BrokenRule::Unknown { field: "unbatched".into() }));
+    assert_eq!(broken(leaf_by_leaf(unbatched)), ("'u'".into(), BrokenRule::Unknown { field: "unbatched".into() }));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn classes_and_dtypes() {
     for name in ["torch.float128", "float32", "", "torch."] {
         let unknown = BrokenRule::Data(DataError::UnknownDType { name: name.into() });
         let leaf = format!(r#""a": ["{name}", [], 0, 8, 4]"#);
-        assert_eq!(broken(consolidated(&leaf, "", 8)), (r#""a""#.into(), unknown.clone()));
+        assert_eq!(broken(consolidated(&leaf, "", 8)), ("'a'".into(), unknown.clone()));
         assert_eq!(rule(leaf_by_leaf(&format!(r#"{{"dtypes": ["{name}"]}}"#))), unknown);
     }
 }
@@ -240,7 +240,7 @@ fn ranges() {
         "[4294967296, 0, 4294967296], 0, 8, 0",
     ] {
         let result = consolidated(&format!(r#""a": ["torch.float32", {numbers}]"#), "", 16);
-        assert!(matches!(broken(result), (path, BrokenRule::Range { .. }) if path == r#""a""#), "{numbers}");
+        assert!(matches!(broken(result), (path, BrokenRule::Range { .. }) if path == "'a'"), "{numbers}");
     }
     // The number of elements, or of bytes, wraps around: to 0, to 4, to 0.
     for shape in ["[4294967296, 4294967296]", "[9223372036854775807, 2]", "[4611686018427387904]"] {
@@ -255,7 +255,7 @@ fn gaps_and_overlaps() {
     let leaf = |start: usize| format!(r#"["torch.int64", [1], {start}, {}, 0]"#, start + 8);
     let two = |a, b| consolidated(&format!(r#""a": {}, "b": {}"#, leaf(a), leaf(b)), "", 16);
     assert!(two(0, 8).is_ok());
-    assert_eq!(broken(two(0, 16)), (r#""b""#.into(), place(8, 16)), "a gap");
+    assert_eq!(broken(two(0, 16)), ("'b'".into(), place(8, 16)), "a gap");
     assert_eq!(rule(two(0, 0)), place(8, 0), "an overlap");
     assert_eq!(rule(two(8, 16)), place(0, 8), "a gap at the start");
     let nested = |start| {
@@ -360,7 +360,7 @@ fn stacks() {
     {
         let header =
             format!(r#"{{"keys": [], "dtypes": [], "shapes": [], "non_tensors": [["s", {values}, {sizes}, 0]]}}"#);
-        assert_eq!(broken(leaf_by_leaf(&header)), (r#""s""#.into(), BrokenRule::StackValues), "{values}");
+        assert_eq!(broken(leaf_by_leaf(&header)), ("'s'".into(), BrokenRule::StackValues), "{values}");
     }
     let header =
         r#"{"keys": [], "dtypes": [], "shapes": [], "batch_size": [2], "non_tensors": [["s", ["a"], [1], 0]]}"#;
@@ -376,7 +376,7 @@ fn a_lone_surrogate_costs_only_its_messages() {
         assert_eq!(session.accept_flag(1), Ok(false));
         assert_eq!(session.body_len(), Some(24));
         let buffer = session.buffer();
-        let error = session.finish(buffer).err().expect("cannot be held");
+        let error = session.finish(buffer).expect_err("cannot be held");
         assert!(error.is_recoverable());
         assert!(
             matches!(&error, DecodeError::LoneSurrogate { path, total_bytes: 24 } if path.names() == ["n", "s"]),

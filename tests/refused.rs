@@ -33,10 +33,10 @@ fn reserved_names_of_nested_dicts() {
     for format in [Format::Consolidated, Format::Stateless] {
         for name in ["cls", "leaves", "non_tensors", "cls_metadata", "size"] {
             for (td, at) in [
-                (one(name, dict()), format!("{name:?}")),
-                (one("x", one(name, dict())), format!("(\"x\", {name:?})")),
-                (one(name, TensorDict::lazy_stack([dict()], 0).expect("a stack")), format!("{name:?}")),
-                (one(name, TensorDict::non_tensor_stack(["a"], 0).expect("a stack")), format!("{name:?}")),
+                (one(name, dict()), format!("'{name}'")),
+                (one("x", one(name, dict())), format!("('x', '{name}')")),
+                (one(name, TensorDict::lazy_stack([dict()], 0).expect("a stack")), format!("'{name}'")),
+                (one(name, TensorDict::non_tensor_stack(["a"], 0).expect("a stack")), format!("'{name}'")),
             ] {
                 let error = encode(format, &td).expect_err(name);
                 assert!(matches!(error, EncodeError::ReservedName { .. }), "{error:?}");

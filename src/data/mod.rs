@@ -46,3 +46,4 @@ pub use view::{TensorView, TensorViewMut};
 pub(crate) use equality::same_structure;
 pub(crate) use leaf::{JaggedLeaf, Leaf, LEAF_ALIGNMENT};
 pub(crate) use node::{Body, Child, Dict, Node, Stack, StackKind};
+pub(crate) use path::text as path_text;

@@ -79,7 +79,7 @@ tuples! {
 }
 
 /// The path as Python writes it: `'a'` or `('a', 'b')`.
-pub(super) fn text(names: &[&str]) -> String {
+pub(crate) fn text(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("'{}'", name.escape_debug())).collect();
     match quoted.as_slice() {
         [name] => name.clone(),

@@ -123,14 +123,13 @@ impl<L: Link> Connection<L> {
         let finished = self.finished.load(Ordering::Relaxed);
         let parted = if self.link.has_kinds() && !finished { self.part(timer) } else { Ok(()) };
         let _ = self.failure.set(self.closed());
-        let closed = self.link.close(timer.deadline).map_err(|e| self.explain(Phase::Close, timer, "while closing", e));
-        log::debug!("pipe with {} closed: {parted:?}, {closed:?}", self.peer);
-        // A peer that knows goodbyes has said what it received; to another, a flush is all there is.
+        log::debug!("pipe with {} closes: {parted:?}", self.peer);
         if self.link.has_kinds() {
-            parted
-        } else {
-            closed
+            // The peer has said what it received: there is nothing left to wait for.
+            let _ = self.link.close(deadline_after(Duration::ZERO));
+            return parted;
         }
+        self.link.close(timer.deadline).map_err(|error| self.explain(Phase::Close, timer, "while closing", error))
     }
 
     /// The goodbye of two of ours. Each end tells how much it has received, so that both know what was lost.

@@ -156,11 +156,13 @@ impl PipeReceiver {
     /// # Errors
     /// [`Error::Setup`] if the thread cannot be started.
     pub fn into_receiver(mut self, n: usize) -> Result<ReadAhead> {
-        // Receives that were started get their messages first.
-        if let Half::There(thread) = std::mem::replace(&mut self.half, Half::Lost) {
-            self.half = thread.finish().map_or(Half::Lost, Half::Here);
-        }
-        let Half::Here(receiver) = std::mem::replace(&mut self.half, Half::Lost) else { return Err(self.lost()) };
+        let half = match std::mem::replace(&mut self.half, Half::Lost) {
+            Half::Here(receiver) => Some(receiver),
+            // Receives that were started get their messages first.
+            Half::There(thread) => thread.finish(),
+            Half::Lost => None,
+        };
+        let receiver = half.ok_or_else(|| self.lost())?;
         ReadAhead::start(receiver, Arc::clone(&self.stash), &self.connection.peer, n).map_err(|error| no_thread(&error))
     }
 

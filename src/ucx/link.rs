@@ -20,7 +20,7 @@ use crate::link::{
     Deadline, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target, SMALL_BYTES,
 };
 
-/// How long closing may take beyond its deadline: an endpoint that is not closed would leave the peer waiting.
+/// How long a forced close may take; it takes milliseconds.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// How many sends of one message sequence are under way at once.
 const WINDOW: usize = 8;
@@ -430,16 +430,8 @@ impl Link for UcxLink {
         if guard.child.is_closed() {
             return;
         }
-        let ticket = guard.requests.take();
-        let Locked { child, requests, .. } = &mut *guard;
-        let slot = requests.slot(&ticket);
-        // SAFETY: the slot lives until it is done or the worker is destroyed.
-        let request = unsafe { child.close(true, slot) };
-        if Status::of_ptr(request) == Status::IN_PROGRESS {
-            slot.request.set(request);
+        if let Some(ticket) = force_close(&mut guard) {
             guard.requests.abandon(ticket);
-        } else {
-            guard.requests.finish(ticket);
         }
         drop(guard);
         self.engine.wake();
@@ -452,23 +444,32 @@ impl Link for UcxLink {
         }
         let flushed = self.flush(&mut guard, deadline);
         guard.worker.discard_unread(self.recv_tag, !KIND_MASK);
-        let ticket = guard.requests.take();
-        let Locked { child, requests, .. } = &mut *guard;
-        let slot = requests.slot(&ticket);
-        // SAFETY: the slot lives until it is done or the worker is destroyed.
-        let request = unsafe { child.close(flushed.is_err(), slot) };
-        if Status::of_ptr(request) == Status::IN_PROGRESS {
-            slot.request.set(request);
-            let within = Instant::now() + CLOSE_WITHIN;
-            let end = deadline.map_or(within, |deadline| deadline.max(within));
-            if self.engine.wait_for(&mut guard, Some(end), &ticket).is_err() {
-                guard.requests.abandon(ticket);
-                return flushed;
+        // A close that flushes waits for the peer's answer, without an end; so flush first, which can be given up, and
+        // then close by force, which needs nobody.
+        if let Some(ticket) = force_close(&mut guard) {
+            let end = Some(Instant::now() + CLOSE_WITHIN);
+            match self.engine.wait_for(&mut guard, end, &ticket) {
+                Ok(()) => drop(guard.requests.finish(ticket)),
+                Err(_) => guard.requests.abandon(ticket),
             }
         }
-        guard.requests.finish(ticket);
         flushed
     }
+}
+
+/// Begins to close; gives the operation's ticket if it did not end at once.
+fn force_close(guard: &mut Guard<'_, Endpoint>) -> Option<Ticket> {
+    let ticket = guard.requests.take();
+    let Locked { child, requests, .. } = &mut **guard;
+    let slot = requests.slot(&ticket);
+    // SAFETY: the slot lives until it is done or the worker is destroyed.
+    let request = unsafe { child.close(true, slot) };
+    if Status::of_ptr(request) == Status::IN_PROGRESS {
+        slot.request.set(request);
+        return Some(ticket);
+    }
+    guard.requests.finish(ticket);
+    None
 }
 
 impl UcxLink {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::data::{DType, DataError};
+use crate::data::{path_text, DType, DataError};
 
 /// Why a TensorDict cannot be sent in this format. Nothing has been sent then.
 ///
@@ -292,12 +292,7 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [] => f.write_str("the root"),
-            [name] => write!(f, "{name:?}"),
-            [first, rest @ ..] => {
-                write!(f, "({first:?}")?;
-                rest.iter().try_for_each(|name| write!(f, ", {name:?}"))?;
-                f.write_str(")")
-            }
+            names => f.write_str(&path_text(&names.iter().map(String::as_str).collect::<Vec<_>>())),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! never into the environment, and a default of ours never replaces what the user has put there.
 
 use std::ffi::CString;
+use std::net::SocketAddr;
 use std::ptr;
 
 use super::context::loaded_version;
@@ -42,14 +43,28 @@ const PRESETS: &[Preset] = &[
     Preset { name: "TCP_CM_REUSEADDR", bare: "CM_REUSEADDR", value: "y", before: ALL, of: ANY },
 ];
 
+/// See [`check_usable`](super::address::check_usable).
+const IPV6: Preset = Preset { name: "TCP_AF_PRIO", bare: "AF_PRIO", value: "inet6,inet", before: ALL, of: TCP };
+
 /// What the user asked for; two pipes with equal settings share a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// Name without `UCX_`, value; later ones win.
-    pub(crate) chosen: Vec<(String, String)>,
+    chosen: Vec<(String, String)>,
+    /// For IPv6 addresses.
+    pub(super) ipv6: bool,
 }
 
 impl Settings {
+    pub(crate) fn new(chosen: Vec<(String, String)>) -> Self {
+        Self { chosen, ipv6: false }
+    }
+
+    /// The same for a socket with this address.
+    pub(super) fn for_address(&self, address: SocketAddr) -> Self {
+        Self { ipv6: address.is_ipv6(), ..self.clone() }
+    }
+
     /// What was chosen for `name`, or else the environment's value.
     pub(super) fn effective(&self, name: &str) -> Option<String> {
         let chosen = self.chosen.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.clone());
@@ -79,7 +94,7 @@ impl Config {
         check("ucp_config_read", unsafe { ucx_sys::ucp_config_read(ptr::null(), ptr::null(), &mut raw) })?;
         let config = Self { raw };
         let tls = settings.effective("TLS");
-        for preset in PRESETS {
+        for preset in PRESETS.iter().chain(settings.ipv6.then_some(&IPV6)) {
             let applies = loaded_version() < preset.before && allows(tls.as_deref(), preset.of);
             if applies && settings.effective(preset.name).is_none() {
                 let name = if loaded_version() < (1, 14) { preset.bare } else { preset.name };
@@ -133,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_was_chosen_comes_before_the_environment() {
-        let settings = Settings { chosen: vec![("TLS".into(), "tcp".into()), ("TLS".into(), "self".into())] };
+        let settings = Settings::new(vec![("TLS".into(), "tcp".into()), ("TLS".into(), "self".into())]);
         assert_eq!(settings.effective("TLS").as_deref(), Some("self"));
         assert_eq!(settings.effective("NO_SUCH_SETTING_ANYWHERE"), None);
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::address::check_usable;
 use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -41,6 +42,8 @@ pub(crate) enum EstablishError {
     /// The listener refuses this client, or its UCX this one's.
     #[error("{0}")]
     Rejected(String),
+    #[error("nobody listens there, or no longer, or the host cannot be reached ({0})")]
+    NoListener(String),
     #[error("the peer's greeting has a wrong checksum: it is no tensordict pipe, or speaks another version")]
     Greeting,
 }
@@ -62,7 +65,8 @@ pub(crate) struct Connecting {
 impl Connecting {
     /// Begins to connect to a listener.
     pub(crate) fn to(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let worker = Worker::new(Context::shared(settings)?)?;
+        check_usable(address, settings)?;
+        let worker = Worker::new(Context::shared(&settings.for_address(address))?)?;
         let endpoint = Endpoint::connect(&worker, address)?;
         Ok(Self { engine: Engine::new(worker, endpoint, spin), side: Side::Client, peer: Some(address) })
     }
@@ -108,6 +112,9 @@ impl Connecting {
         match (exchanged, guard.child.failure()) {
             (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
             (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
+            (Err(_), Some(status @ Status::NOT_CONNECTED)) if self.side == Side::Client => {
+                Err(EstablishError::NoListener(status.to_string()))
+            }
             (Err(error), _) => Err(error),
         }
     }
@@ -170,7 +177,8 @@ pub(crate) struct UcxListener {
 
 impl UcxListener {
     pub(crate) fn bind(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let context = Context::shared(settings)?;
+        check_usable(address, settings)?;
+        let context = Context::shared(&settings.for_address(address))?;
         let worker = Worker::new(Arc::clone(&context))?;
         let listener = Listener::bind(&worker, address)?;
         let local_addr = listener.local_addr()?;
@@ -193,6 +201,10 @@ impl UcxListener {
             }
             let Some(request) = guard.child.next_request() else { continue };
             let peer = request.client_addr();
+            if let Some(Err(error)) = peer.map(|peer| check_usable(peer, self.context.settings())) {
+                guard.child.reject(request);
+                return Err(error.into());
+            }
             let worker = match Worker::new(Arc::clone(&self.context)) {
                 Ok(worker) => worker,
                 Err(error) => {
@@ -562,7 +574,7 @@ mod tests {
     }
 
     fn transports() -> [Settings; 2] {
-        [Settings::default(), Settings { chosen: vec![("TLS".into(), "tcp".into())] }]
+        [Settings::default(), Settings::new(vec![("TLS".into(), "tcp".into())])]
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl<T: Driven> Drop for Locked<T> {
     fn drop(&mut self) {
         if !super::fork::in_child() {
             self.child.release(&self.worker, &mut self.requests);
+            self.requests.free_done();
         }
         // Callbacks may run until here; the boxed state of the child and of the slots is freed after this.
         self.worker.destroy();

@@ -154,6 +154,11 @@ impl Requests {
     pub(super) fn unfinished(&self) -> impl Iterator<Item = *mut libc::c_void> + '_ {
         self.slots.iter().filter(|s| !s.done.get()).map(|s| s.request.get()).filter(|r| !r.is_null())
     }
+
+    /// Gives every request back that has completed, before the worker goes.
+    pub(super) fn free_done(&self) {
+        self.slots.iter().filter(|slot| slot.done.get()).for_each(|slot| free_request(slot));
+    }
 }
 
 fn free_request(slot: &Slot) {

@@ -356,16 +356,16 @@ impl<L: Link> Receiver<L> {
     /// of `send_tensordict`.)
     fn mode_mismatch(&self, theirs: Kind) -> Error {
         let ours = match self.format {
-            Format::Consolidated => "a pipe with consolidated=True",
-            Format::LeafByLeaf => "consolidated=False",
+            Format::Consolidated => "consolidated=true",
+            Format::LeafByLeaf => "consolidated=false",
             Format::Stateless => "recv_tensordict",
         };
         let theirs = match theirs {
-            kind::LEAF_BY_LEAF => "with consolidated=False",
-            kind::STATELESS => "with send_tensordict",
-            _ => "through a pipe with consolidated=True",
+            kind::LEAF_BY_LEAF => "consolidated=false",
+            kind::STATELESS => "send_tensordict",
+            _ => "consolidated=true",
         };
-        self.protocol(&format!("it sends {theirs} and this end receives for {ours}; both ends need the same"))
+        self.protocol(&format!("it sends with {theirs} and this end receives with {ours}; both ends need the same"))
     }
 
     fn protocol(&self, reason: &str) -> Error {

@@ -1,6 +1,6 @@
 //! Two hundred pipes, both ends in this one program, and what each costs: `many_pipes [COUNT]`.
 
-use std::{env, fs};
+use std::{env, fs, thread};
 
 use anyhow::Context;
 use tensordict_pipe::{tensordict, DType, Pipe, Server, Tensor};
@@ -11,22 +11,29 @@ fn main() -> anyhow::Result<()> {
     let port = server.local_addr().port();
     let td = tensordict!([]; "obs" => Tensor::zeros(DType::Float32, [64, 84])?)?.consolidate();
     let before = rss_kib()?;
-    let mut pipes = Vec::new();
+    let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        pipes.push((Pipe::connect("127.0.0.1", port)?, server.accept()?));
+        senders.push(Pipe::connect("127.0.0.1", port)?);
+        receivers.push(server.accept()?);
     }
     let connected = rss_kib()?;
     for _ in 0..10 {
-        for (sender, receiver) in &mut pipes {
-            sender.send(&td)?;
+        for (sender, receiver) in senders.iter_mut().zip(&mut receivers) {
+            let sending = sender.start_send(td.clone())?; // one thread cannot both wait here and receive
             receiver.recv()?;
+            sending.wait()?;
         }
     }
     let used = rss_kib()?;
-    println!("{count} pipes over {}", pipes[0].0.transports().join(", "));
+    println!("{count} pipes over {}", senders[0].transports().join(", "));
     println!("memory of a pipe with both ends: {} KiB", (connected - before) / count);
     println!("after ten messages of {} bytes: {} KiB", td.get("obs")?.bytes().len(), (used - before) / count);
-    Ok(())
+    // A close waits for the other end, so the two ends close in two threads.
+    let closing = thread::spawn(move || senders.into_iter().try_for_each(Pipe::close));
+    for receiver in &mut receivers {
+        receiver.iter().for_each(drop);
+    }
+    Ok(closing.join().expect("no panic")?)
 }
 
 fn rss_kib() -> anyhow::Result<usize> {

@@ -15,6 +15,8 @@ mod options;
 #[cfg(feature = "ucx")]
 mod pipe;
 #[cfg(feature = "ucx")]
+pub mod python;
+#[cfg(feature = "ucx")]
 mod server;
 #[cfg(feature = "ucx")]
 #[allow(unsafe_code)]

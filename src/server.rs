@@ -288,17 +288,14 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(3600);
     const SHORT: Duration = Duration::from_millis(100);
+    /// Far more than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A client that connects and then says nothing.
+    /// A client that is in the handshake and says nothing.
     fn stalled(address: SocketAddr) -> Connecting {
-        Connecting::to(address, &Settings::new(Vec::new()), Duration::ZERO).expect("begins to connect")
-    }
-
-    /// Waits until so many clients are in the handshake.
-    fn until_in_handshake(server: &Server, n: usize) {
-        while *server.shared.handshakes.lock() < n {
-            std::thread::yield_now();
-        }
+        let client = Connecting::to(address, &Settings::new(Vec::new()), Duration::ZERO).expect("begins to connect");
+        client.only_hear(deadline_after(PATIENCE)).expect("greeted");
+        client
     }
 
     fn options() -> PipeOptions {
@@ -310,9 +307,9 @@ mod tests {
         let server = options().handshake_timeout(LONG).server(0).expect("a free port");
         let address = server.local_addr();
         let stalled = [stalled(address), stalled(address), stalled(address)];
-        until_in_handshake(&server, stalled.len());
+        assert_eq!(*server.shared.handshakes.lock(), stalled.len());
         let mut client = Pipe::connect("127.0.0.1", address.port()).expect("a listener");
-        let mut served = server.accept().expect("a client");
+        let mut served = server.accept_timeout(PATIENCE).expect("a client");
         client.send(&TensorDict::new([3])).expect("sent");
         assert_eq!(served.recv().expect("received").batch_size()[..], [3]);
         assert!(server.try_accept().expect("open").is_none());
@@ -324,11 +321,12 @@ mod tests {
     #[test]
     fn the_handshake_has_a_deadline() {
         let start = Instant::now();
-        let listening = options().handshake_timeout(SHORT).listener(0).expect("a free port");
-        let client = stalled(listening.local_addr());
+        let listening = options().accept_timeout(PATIENCE).handshake_timeout(SHORT).listener(0).expect("a free port");
+        let address = listening.local_addr();
+        let client = std::thread::spawn(move || stalled(address));
         let error = listening.accept().expect_err("it says nothing");
         assert!(matches!(error, Error::Timeout { phase: Phase::Handshake, .. }), "{error}");
         assert!(start.elapsed() >= SHORT);
-        drop(client);
+        client.join().expect("greeted");
     }
 }

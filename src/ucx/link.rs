@@ -96,6 +96,13 @@ impl Connecting {
         Ok(link)
     }
 
+    /// A client that hears the listener's greeting and says nothing.
+    #[cfg(test)]
+    pub(crate) fn only_hear(&self, deadline: Deadline) -> Result<(), EstablishError> {
+        let mut guard = self.engine.lock()?;
+        self.hear(&mut guard, deadline).map(drop)
+    }
+
     fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
         let mut random = [0; 4];
         getrandom::fill(&mut random)

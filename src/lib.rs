@@ -31,6 +31,9 @@ pub use wire::{DecodeError, EncodeError, Limits};
 pub use {
     error::{Error, Peer, Phase, Result},
     options::PipeOptions,
-    pipe::{Handle, Info, Iter, Listening, Pipe, PipeReceiver, PipeSender, Placed, ReadAhead, Results, Traffic},
+    pipe::{
+        recv_tensordict, recv_tensordict_into, send_tensordict, Handle, Info, Iter, Listening, Pipe, PipeReceiver,
+        PipeSender, Placed, ReadAhead, Results, Traffic,
+    },
     server::Server,
 };

@@ -23,6 +23,8 @@ pub(super) struct Connection<L: Link> {
     pub(super) received: Counters,
     /// The peer has confirmed that it received everything, and nothing more will be sent.
     finished: AtomicBool,
+    /// How many of ours a peer that said goodbye has received.
+    read: OnceLock<u64>,
     close_timeout: Duration,
 }
 
@@ -33,8 +35,16 @@ pub(super) fn number(lane: Lane, kind: Kind, bytes: &[u8; 8]) -> Message<'_> {
 
 impl<L: Link> Connection<L> {
     pub(super) fn new(link: L, peer: Peer, close_timeout: Duration) -> Self {
-        let (sent, received) = (Counters::default(), Counters::default());
-        Self { link, peer, failure: OnceLock::new(), sent, received, finished: AtomicBool::new(false), close_timeout }
+        Self {
+            link,
+            peer,
+            failure: OnceLock::new(),
+            sent: Counters::default(),
+            received: Counters::default(),
+            finished: AtomicBool::new(false),
+            read: OnceLock::new(),
+            close_timeout,
+        }
     }
 
     pub(super) fn close_timeout(&self) -> Duration {
@@ -75,21 +85,25 @@ impl<L: Link> Connection<L> {
         }
     }
 
-    /// Answers a goodbye; the peer waits for it.
-    pub(super) fn answer_goodbye(&self) {
-        // Its LEAVING, which would answer a goodbye of ours, is not needed.
-        let leaving = self.link.recv(Lane::Control, Target::Small, deadline_after(self.close_timeout));
-        log::trace!("{} leaves: {leaving:?}", self.peer);
-        self.answer_finished();
+    /// Answers a goodbye; the peer waits for it. It says that it has sent and received so many. What the pipe ends with.
+    pub(super) fn answer_goodbye(&self, sent: u64, received: u64) -> Error {
+        let _ = self.read.set(received);
+        self.answer_finished(sent)
     }
 
-    /// Tells the peer how much was received.
-    pub(super) fn answer_finished(&self) {
-        let count = self.received.messages().to_le_bytes();
+    /// Tells a peer that has sent so many how many were received. What the direction ends with.
+    pub(super) fn answer_finished(&self, sent: u64) -> Error {
+        let received = self.received.messages();
+        let count = received.to_le_bytes();
         let answer = [number(Lane::Control, kind::RECEIVED, &count)];
         if let Err(error) = self.link.send(&answer, deadline_after(self.close_timeout)) {
             log::debug!("goodbye of {} not answered: {error}", self.peer);
         }
+        if sent == received {
+            return self.closed();
+        }
+        let reason = format!("it ends after {sent} messages, and {received} came").into();
+        Error::Protocol { peer: self.peer.clone(), reason }
     }
 
     /// Ends the sending direction only; waits until the peer has received everything.
@@ -118,15 +132,22 @@ impl<L: Link> Connection<L> {
             // After a goodbye the answer to it must still go out; after a failure there is nothing to wait for.
             let deadline = if error.is_closed() { timer.deadline } else { deadline_after(Duration::ZERO) };
             let _ = self.link.close(deadline);
-            return if error.is_closed() { Ok(()) } else { Err(error.clone()) };
+            return match (error.is_closed(), self.read.get()) {
+                (true, Some(read)) => self.all_read(*read),
+                (true, None) => Ok(()),
+                (false, _) => Err(error.clone()),
+            };
         }
         let finished = self.finished.load(Ordering::Relaxed);
+        if finished {
+            self.leave(timer);
+        }
         let parted = if self.link.has_kinds() && !finished { self.part(timer) } else { Ok(()) };
         let _ = self.failure.set(self.closed());
         log::debug!("pipe with {} closes: {parted:?}", self.peer);
         if self.link.has_kinds() {
-            // The peer has said what it received: there is nothing left to wait for.
-            let _ = self.link.close(deadline_after(Duration::ZERO));
+            // The peer has said what it received: there is nothing left to wait for, but that our last word goes out.
+            let _ = self.link.close(if finished { timer.deadline } else { deadline_after(Duration::ZERO) });
             return parted;
         }
         self.link.close(timer.deadline).map_err(|error| self.explain(Phase::Close, timer, "while closing", error))
@@ -134,31 +155,55 @@ impl<L: Link> Connection<L> {
 
     /// The goodbye of two of ours. Each end tells how much it has received, so that both know what was lost.
     fn part(&self, timer: Timer) -> Result<()> {
-        let sent = self.sent.messages().to_le_bytes();
         let received = self.received.messages().to_le_bytes();
-        let goodbye = number(Lane::Data, kind::GOODBYE, &sent);
+        let mut counts = [0; 16];
+        counts[..8].copy_from_slice(&self.sent.messages().to_le_bytes());
+        counts[8..].copy_from_slice(&received);
+        let goodbye = Message { lane: Lane::Data, kind: kind::GOODBYE, payload: Payload::Small(&counts) };
         self.ask(&[goodbye, number(Lane::Control, kind::LEAVING, &received)], timer)
+    }
+
+    /// The last word of an end that has finished before: what it has received of what the peer sent since.
+    fn leave(&self, timer: Timer) {
+        let received = self.received.messages().to_le_bytes();
+        if let Err(error) = self.link.send(&[number(Lane::Control, kind::LEAVING, &received)], timer.deadline) {
+            log::debug!("{} is not told of the end: {error}", self.peer);
+        }
     }
 
     /// Sends an end and waits for the answer, which says whether everything was received.
     fn ask(&self, messages: &[Message<'_>], timer: Timer) -> Result<()> {
         let explain = |error| self.explain(Phase::Close, timer, "before it had received everything", error);
-        self.link.send(messages, timer.deadline).map_err(explain)?;
-        let answer = match self.link.recv(Lane::Control, Target::Small, timer.deadline) {
-            Ok(answer) => answer,
-            Err(RecvFailure::Error(error)) => return Err(explain(error)),
-            Err(RecvFailure::Expired(_) | RecvFailure::Underway(_)) => return Err(explain(LinkError::Expired)),
+        let sent = self.link.send(messages, timer.deadline);
+        // A peer that is gone may have left its answer.
+        let deadline = if sent.is_ok() { timer.deadline } else { deadline_after(Duration::ZERO) };
+        let answer = match (self.link.recv(Lane::Control, Target::Small, deadline), sent) {
+            (Ok(answer), _) => answer,
+            (Err(_), Err(error)) => return Err(explain(error)),
+            (Err(RecvFailure::Error(error)), _) => return Err(explain(error)),
+            (Err(RecvFailure::Expired(_) | RecvFailure::Underway(_)), _) => return Err(explain(LinkError::Expired)),
         };
         let Some(received) = small_number(&answer).filter(|_| matches!(answer.kind, kind::RECEIVED | kind::LEAVING))
         else {
             let reason = format!("an answer of kind {} and {} bytes to a goodbye", answer.kind.0, answer.len).into();
             return Err(Error::Protocol { peer: self.peer.clone(), reason });
         };
+        self.all_read(received)
+    }
+
+    fn all_read(&self, received: u64) -> Result<()> {
         match self.sent.messages().saturating_sub(received) {
             0 => Ok(()),
             unread => Err(Error::Unread { peer: self.peer.clone(), unread }),
         }
     }
+}
+
+/// The two `u64` of a short message.
+pub(super) fn small_numbers(received: &Received) -> Option<(u64, u64)> {
+    let bytes = received.block.as_ref().map_or(&received.small[..], |block| block.as_bytes());
+    let (first, rest) = bytes.split_first_chunk().filter(|_| received.len == 16)?;
+    Some((u64::from_le_bytes(*first), u64::from_le_bytes(*rest.first_chunk()?)))
 }
 
 /// The `u64` of a short message.

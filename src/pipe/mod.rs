@@ -10,6 +10,9 @@ mod receiver;
 mod receiver_half;
 mod sender;
 mod sender_half;
+mod stateless;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::sync::Arc;
@@ -25,6 +28,7 @@ use self::receiver::Receiver;
 pub use self::receiver_half::{Iter, PipeReceiver, Results};
 use self::sender::Sender;
 pub use self::sender_half::PipeSender;
+pub use self::stateless::{recv_tensordict, recv_tensordict_into, send_tensordict};
 use self::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Result};
@@ -104,7 +108,7 @@ impl Pipe {
         let receiver = Receiver::new(Arc::clone(&connection), session, format);
         Self {
             sender: PipeSender::new(Arc::clone(&connection), sender, options.send_timeout),
-            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout),
+            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout, options.limits),
         }
     }
 
@@ -184,8 +188,8 @@ impl Pipe {
     /// shares its storage with nobody; otherwise `td` is replaced. Says which.
     ///
     /// # Errors
-    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified, unless
-    /// the error is a timeout before the message began to arrive: then it is unchanged.
+    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified. It is
+    /// unchanged if the peer closed, or the deadline passed, before the message began to arrive.
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         self.receiver.recv_into(td)
     }

@@ -18,6 +18,8 @@ struct Preset {
     /// The name for `ucp_config_modify` before 1.14, which knows a transport's settings only by their bare names.
     bare: &'static str,
     value: &'static str,
+    /// Only for versions before this.
+    before: (u32, u32),
     /// The names in `UCX_TLS` of which one must be allowed: UCX warns of settings that nothing reads.
     of: &'static [&'static str],
 }
@@ -26,18 +28,23 @@ const SHARED_MEMORY: &[&str] = &["all", "shm", "sm", "mm", "posix", "sysv", "xpm
 const ANY: &[&str] = &[];
 const TCP: &[&str] = &["all", "tcp"];
 
+const ALL: (u32, u32) = (u32::MAX, 0);
+
 const PRESETS: &[Preset] = &[
     // Without it UCX leaves shared memory out as soon as peer failures are to be reported, and one host means TCP.
-    Preset { name: "MM_ERROR_HANDLING", bare: "MM_ERROR_HANDLING", value: "y", of: SHARED_MEMORY },
+    Preset { name: "MM_ERROR_HANDLING", bare: "MM_ERROR_HANDLING", value: "y", before: ALL, of: SHARED_MEMORY },
+    // Before the protocols were rewritten, what the thresholds send by rendezvous crawls: four times slower, partly over
+    // TCP though the peer is on this host. Nothing piles up at the receiver: it is progressed only while it receives.
+    Preset { name: "RNDV_THRESH", bare: "RNDV_THRESH", value: "inf", before: (1, 16), of: ANY },
     // 8 kB by default; large segments are several times faster.
-    Preset { name: "TCP_TX_SEG_SIZE", bare: "TX_SEG_SIZE", value: "256k", of: TCP },
-    Preset { name: "TCP_RX_SEG_SIZE", bare: "RX_SEG_SIZE", value: "256k", of: TCP },
+    Preset { name: "TCP_TX_SEG_SIZE", bare: "TX_SEG_SIZE", value: "256k", before: ALL, of: TCP },
+    Preset { name: "TCP_RX_SEG_SIZE", bare: "RX_SEG_SIZE", value: "256k", before: ALL, of: TCP },
     // As std's TcpListener does: otherwise a restarted listener finds its port in use for a minute.
-    Preset { name: "TCP_CM_REUSEADDR", bare: "CM_REUSEADDR", value: "y", of: ANY },
+    Preset { name: "TCP_CM_REUSEADDR", bare: "CM_REUSEADDR", value: "y", before: ALL, of: ANY },
 ];
 
 /// See [`check_usable`](super::address::check_usable).
-const IPV6: Preset = Preset { name: "TCP_AF_PRIO", bare: "AF_PRIO", value: "inet6,inet", of: TCP };
+const IPV6: Preset = Preset { name: "TCP_AF_PRIO", bare: "AF_PRIO", value: "inet6,inet", before: ALL, of: TCP };
 
 /// What the user asked for; two pipes with equal settings share a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +95,8 @@ impl Config {
         let config = Self { raw };
         let tls = settings.effective("TLS");
         for preset in PRESETS.iter().chain(settings.ipv6.then_some(&IPV6)) {
-            if settings.effective(preset.name).is_none() && allows(tls.as_deref(), preset.of) {
+            let applies = loaded_version() < preset.before && allows(tls.as_deref(), preset.of);
+            if applies && settings.effective(preset.name).is_none() {
                 let name = if loaded_version() < (1, 14) { preset.bare } else { preset.name };
                 // A version that does not know the name is no error: it is only slower.
                 if let Err(error) = config.modify(name, preset.value) {

@@ -357,15 +357,26 @@ impl UcxLink {
                 });
             }
         }
-        let capacity = guard.requests.capacity(&ticket);
-        let (status, received) = guard.requests.finish_recv(ticket);
-        match (status, stop) {
-            (Status::OK, _) => Ok(received),
-            (Status::TRUNCATED, _) => Err(RecvFailure::Error(LinkError::TooLong { capacity })),
-            (_, Some(Stop::Gone(status))) => Err(RecvFailure::Error(gone(status))),
-            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(received.block)),
-            (status, _) => Err(RecvFailure::Error(failed(guard, "ucp_tag_recv_nbx", status))),
+        match (guard.requests.slot(&ticket).status.get(), stop) {
+            (Status::OK, _) => Ok(guard.requests.finish_recv(ticket).1),
+            (Status::CANCELED, Some(Stop::Expired)) => {
+                Err(RecvFailure::Expired(guard.requests.finish_recv(ticket).1.block))
+            }
+            (Status::CANCELED, Some(Stop::Gone(status))) => {
+                guard.requests.finish(ticket);
+                Err(RecvFailure::Error(gone(status)))
+            }
+            (status, _) => Err(self.recv_failed(guard, ticket, status)),
         }
+    }
+
+    fn recv_failed(&self, guard: &mut Guard<'_, Endpoint>, ticket: Ticket, status: Status) -> RecvFailure<Ticket> {
+        let capacity = guard.requests.capacity(&ticket);
+        guard.requests.finish(ticket);
+        RecvFailure::Error(match status {
+            Status::TRUNCATED => LinkError::TooLong { capacity },
+            status => failed(guard, "ucp_tag_recv_nbx", status),
+        })
     }
 }
 
@@ -416,13 +427,19 @@ impl Link for UcxLink {
         } else {
             (self.recv_tag, u64::MAX)
         };
+        let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         // SAFETY: the bytes are the slot's own or a block that the slot now holds alone; it lives until it is done.
-        let request = unsafe { guard.worker.tag_recv(place, tag, slot) };
+        let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
         match Status::of_ptr(request) {
             Status::IN_PROGRESS => slot.request.set(request),
             status => {
-                guard.requests.finish(ticket);
-                return Err(RecvFailure::Error(failed(&guard, "ucp_tag_recv_nbx", status)));
+                slot.status.set(status);
+                slot.len.set(info.length);
+                slot.tag.set(info.sender_tag);
+                return match status {
+                    Status::OK => Ok(guard.requests.finish_recv(ticket).1),
+                    status => Err(self.recv_failed(&mut guard, ticket, status)),
+                };
             }
         }
         self.finish_recv(&mut guard, ticket, deadline)

@@ -278,19 +278,22 @@ impl Driven for Endpoint {
             // SAFETY: a live worker under its lock, and a request whose callback has not run.
             unsafe { worker.cancel(request) }
         }
-        if self.is_closed() {
-            return;
-        }
-        let ticket = requests.take();
-        // SAFETY: the slots live until the worker is destroyed.
-        let close = unsafe { self.close(true, requests.slot(&ticket)) };
-        if Status::of_ptr(close) == Status::IN_PROGRESS {
-            requests.slot(&ticket).request.set(close);
-            let end = Instant::now() + RELEASE_WITHIN;
-            while !requests.is_done(&ticket) && Instant::now() < end {
-                worker.progress();
+        if !self.is_closed() {
+            let ticket = requests.take();
+            let slot = requests.slot(&ticket);
+            // SAFETY: the slots live until the worker is destroyed.
+            let close = unsafe { self.close(true, slot) };
+            if Status::of_ptr(close) == Status::IN_PROGRESS {
+                slot.request.set(close);
+                requests.abandon(ticket);
             }
         }
+        // UCX completes what is left once the endpoint is closed, and wants it freed before the worker goes.
+        let end = Instant::now() + RELEASE_WITHIN;
+        while requests.unfinished().next().is_some() && Instant::now() < end {
+            worker.progress();
+        }
+        requests.free_all();
     }
 }
 

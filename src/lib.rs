@@ -37,3 +37,7 @@ pub use {
     },
     server::Server,
 };
+
+#[cfg(all(doctest, feature = "ucx"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

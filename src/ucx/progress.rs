@@ -44,9 +44,11 @@ pub(super) struct Locked<T: Driven> {
     pub(super) worker: Worker,
     /// Somebody polls the event fd.
     driver: bool,
+    /// The driver has been signalled since it went to sleep.
+    called: bool,
     /// How many sleep on the condition.
     followers: usize,
-    /// The completions that followers know of.
+    /// The completions that those who sleep know of.
     announced: u64,
 }
 
@@ -89,7 +91,7 @@ impl<T: Driven> Engine<T> {
     pub(super) fn new(worker: Worker, child: T, spin: Duration) -> Self {
         let event_fd = worker.event_fd();
         let requests = Requests::new();
-        let locked = Locked { child, requests, worker, driver: false, followers: 0, announced: 0 };
+        let locked = Locked { child, requests, worker, driver: false, called: false, followers: 0, announced: 0 };
         Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin, blocked: AtomicU64::new(0) }
     }
 
@@ -108,8 +110,9 @@ impl<T: Driven> Engine<T> {
         ready: impl Fn(&Locked<T>) -> bool,
     ) -> Result<(), Stop> {
         let result = self.wait_inner(guard, deadline, ready);
-        if guard.followers > 0 {
-            // Our progress may have completed what they wait for, and one of them has to drive now.
+        self.announce(guard);
+        if guard.followers > 0 && !guard.driver {
+            // One of them has to drive now.
             self.condition.notify_all();
         }
         result
@@ -188,13 +191,17 @@ impl<T: Driven> Engine<T> {
         let longest = if armed { LONGEST_SLEEP } else { nap };
         let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
         let asleep = Instant::now();
+        guard.announced = guard.requests.completions();
         if guard.driver {
+            if guard.called {
+                // Arming takes signals off the event fd, and the driver may not have seen this one.
+                guard.worker.signal();
+            }
             guard.followers += 1;
-            guard.announced = guard.requests.completions();
             self.condition.wait_for(guard, time);
             guard.followers -= 1;
         } else {
-            guard.driver = true;
+            (guard.driver, guard.called) = (true, false);
             MutexGuard::unlocked(guard, || poll(self.event_fd, time));
             guard.driver = false;
         }
@@ -202,11 +209,19 @@ impl<T: Driven> Engine<T> {
         armed
     }
 
-    /// Wakes followers if anything has completed since they went to sleep.
+    /// Wakes those who sleep if anything has completed since, or the connection has failed: our progress took the event
+    /// that would have woken the driver.
     fn announce(&self, guard: &mut Guard<'_, T>) {
-        if guard.followers > 0 && guard.announced != guard.requests.completions() {
-            guard.announced = guard.requests.completions();
-            self.condition.notify_all();
+        let completions = guard.requests.completions();
+        let failed = guard.child.failure().is_some() && !guard.called;
+        if guard.announced == completions && !failed || !guard.driver && guard.followers == 0 {
+            return;
+        }
+        guard.announced = completions;
+        self.condition.notify_all();
+        if guard.driver {
+            guard.called = true;
+            guard.worker.signal();
         }
     }
 }

@@ -159,8 +159,13 @@ impl<T: Driven> Engine<T> {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         return Err(Stop::Expired);
                     }
-                    // Another thread that wants to post may have the lock for a moment.
-                    MutexGuard::bump(guard);
+                    if spin.is_long() {
+                        // Whoever could do something useful with this core may have it.
+                        MutexGuard::unlocked(guard, std::thread::yield_now);
+                    } else {
+                        // Another thread that wants to post may have the lock for a moment.
+                        MutexGuard::bump(guard);
+                    }
                 }
                 Turn::Sleep => {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -246,16 +251,20 @@ enum Turn {
 /// Decides between another turn and sleep.
 struct Spin {
     limit: Duration,
+    /// Since when nothing has happened.
     since: Option<Instant>,
+    idle: Duration,
     turns: u32,
 }
 
 impl Spin {
     /// Turns between two looks at the clock.
     const LOOK_EVERY: u32 = 32;
+    /// So long it does nothing else; what two processes answer each other at once comes within this time.
+    const EXCLUSIVE: Duration = Duration::from_micros(5);
 
     fn new(limit: Duration) -> Self {
-        Self { limit, since: None, turns: 0 }
+        Self { limit, since: None, idle: Duration::ZERO, turns: 0 }
     }
 
     fn turn(&mut self, moved: bool) -> Turn {
@@ -268,15 +277,16 @@ impl Spin {
             return Turn::Again;
         }
         let now = Instant::now();
-        match self.since {
-            _ if moved => Turn::LookAround,
-            Some(since) if now - since >= self.limit => Turn::Sleep,
-            Some(_) => Turn::LookAround,
-            None => {
-                self.since = Some(now);
-                Turn::LookAround
-            }
+        let since = *self.since.get_or_insert(now);
+        self.idle = now - since;
+        if self.idle >= self.limit && !moved {
+            return Turn::Sleep;
         }
+        Turn::LookAround
+    }
+
+    fn is_long(&self) -> bool {
+        self.idle >= Self::EXCLUSIVE
     }
 }
 

@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// A deadline passed. Final for `send` (what was handed to UCX cannot be taken back) and `close`; after an
     /// expired `recv` nothing is lost and the pipe goes on.
-    #[error("{phase} with {peer}: no success within {after:?}{}", detail(.cause))]
+    #[error("{phase} {} {peer}: no success within {after:?}{}", preposition(*.phase), detail(.cause))]
     Timeout {
         /// What was being done.
         phase: Phase,
@@ -188,7 +188,16 @@ impl Error {
 }
 
 fn detail(cause: &Option<Box<str>>) -> String {
-    cause.as_ref().map_or_else(String::new, |cause| format!(" (last: {cause})"))
+    cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"))
+}
+
+fn preposition(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connect | Phase::Send => "to",
+        Phase::Accept => "on",
+        Phase::Recv => "from",
+        Phase::Handshake | Phase::Close => "with",
+    }
 }
 
 /// The other end of a pipe, for messages: its address, or what is known of it.

@@ -10,6 +10,7 @@ mod receiver;
 mod receiver_half;
 mod sender;
 mod sender_half;
+mod stateless;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -27,6 +28,7 @@ use self::receiver::Receiver;
 pub use self::receiver_half::{Iter, PipeReceiver, Results};
 use self::sender::Sender;
 pub use self::sender_half::PipeSender;
+pub use self::stateless::{recv_tensordict, recv_tensordict_into, send_tensordict};
 use self::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Result};
@@ -106,7 +108,7 @@ impl Pipe {
         let receiver = Receiver::new(Arc::clone(&connection), session, format);
         Self {
             sender: PipeSender::new(Arc::clone(&connection), sender, options.send_timeout),
-            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout),
+            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout, options.limits),
         }
     }
 
@@ -281,6 +283,7 @@ impl Pipe {
     ///
     /// # Errors
     /// Gives the halves back if they are of different pipes.
+    #[allow(clippy::result_large_err)] // the halves are what the caller gave
     pub fn join(sender: PipeSender, receiver: PipeReceiver) -> Result<Self, (PipeSender, PipeReceiver)> {
         if Arc::ptr_eq(&sender.connection, &receiver.connection) {
             Ok(Self { sender, receiver })

@@ -105,6 +105,25 @@ impl<L: Link> Receiver<L> {
         }
     }
 
+    /// A receive after which this half is dropped, so that it cannot go on later.
+    pub(super) fn recv_once(mut self, timer: Timer) -> Result<TensorDict> {
+        let received = self.recv(timer);
+        self.end_once(received)
+    }
+
+    /// As [`Receiver::recv_once`].
+    pub(super) fn recv_into_once(mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
+        let received = self.recv_into(td, timer);
+        self.end_once(received)
+    }
+
+    fn end_once<T>(&mut self, received: Result<T>) -> Result<T> {
+        if received.is_err() && (self.pending.is_some() || !matches!(self.stage, Stage::Head)) {
+            self.connection.abort();
+        }
+        received
+    }
+
     fn count(&mut self) {
         let bytes = self.session.body_len().unwrap_or(0) as u64;
         let schema = std::mem::take(&mut self.schema);
@@ -156,16 +175,14 @@ impl<L: Link> Receiver<L> {
                 Err(self.decode(DecodeError::NoSchema))
             }
             kind::SAME_SCHEMA if consolidated => self.finish(got),
-            kind::NEW_SCHEMA | kind::LEAF_BY_LEAF => {
-                let expected = if consolidated { kind::NEW_SCHEMA } else { kind::LEAF_BY_LEAF };
-                if got.kind != expected {
-                    return Err(self.mode_mismatch());
-                }
+            kind if kind == kind::opening(self.format) => {
                 let len = small_number(&got).ok_or_else(|| self.wrong("the length of a header", &got))?;
                 self.unclaim(got.block);
                 self.expect_header(len)
             }
-            kind::SAME_SCHEMA => Err(self.mode_mismatch()),
+            kind::SAME_SCHEMA | kind::NEW_SCHEMA | kind::LEAF_BY_LEAF | kind::STATELESS => {
+                Err(self.mode_mismatch(got.kind))
+            }
             kind::FINISHED => {
                 let sent = small_number(&got).ok_or_else(|| self.wrong("the end of one direction", &got))?;
                 self.unclaim(got.block);
@@ -188,8 +205,9 @@ impl<L: Link> Receiver<L> {
                 let is_new = self.session.accept_flag(got.small[0]).map_err(|e| self.decode(e))?;
                 self.stage = if is_new { Stage::Length } else { Stage::Body };
             }
-            (Format::Consolidated, 8) | (Format::LeafByLeaf, 1) => return Err(self.mode_mismatch()),
-            (Format::LeafByLeaf, 8) => {
+            (Format::Consolidated, 8) => return Err(self.mode_mismatch(kind::LEAF_BY_LEAF)),
+            (Format::LeafByLeaf | Format::Stateless, 1) => return Err(self.mode_mismatch(kind::NEW_SCHEMA)),
+            (Format::LeafByLeaf | Format::Stateless, 8) => {
                 let len = small_number(got).ok_or_else(|| self.wrong("the length of a header", got))?;
                 return self.expect_header(len);
             }
@@ -334,12 +352,20 @@ impl<L: Link> Receiver<L> {
         self.protocol(&format!("{due} was due, and {} of {} bytes came", kind::name(got.kind), got.len))
     }
 
-    fn mode_mismatch(&self) -> Error {
-        let ours = self.format == Format::Consolidated;
-        let theirs = !ours;
-        self.protocol(&format!(
-            "it sends with consolidated={theirs} and this end receives with consolidated={ours}; both ends need the same"
-        ))
+    /// `theirs` begins a message of another format than ours. (A first message of 8 bytes from Python may also be one
+    /// of `send_tensordict`.)
+    fn mode_mismatch(&self, theirs: Kind) -> Error {
+        let ours = match self.format {
+            Format::Consolidated => "consolidated=true",
+            Format::LeafByLeaf => "consolidated=false",
+            Format::Stateless => "recv_tensordict",
+        };
+        let theirs = match theirs {
+            kind::LEAF_BY_LEAF => "consolidated=false",
+            kind::STATELESS => "send_tensordict",
+            _ => "consolidated=true",
+        };
+        self.protocol(&format!("it sends with {theirs} and this end receives with {ours}; both ends need the same"))
     }
 
     fn protocol(&self, reason: &str) -> Error {
@@ -350,11 +376,12 @@ impl<L: Link> Receiver<L> {
 impl Claimed {
     fn give_back(self, mut storage: Storage) -> TensorDict {
         storage.make_mut()[..SMALL_BYTES].copy_from_slice(&self.beginning);
-        TensorDict::from_packed(self.structure, storage)
+        let len = self.structure.packed_len();
+        TensorDict::from_packed(self.structure, storage, len)
     }
 
     fn zeroes(self) -> TensorDict {
-        let storage = Storage::zeroed(self.structure.packed_len().max(SMALL_BYTES));
-        TensorDict::from_packed(self.structure, storage)
+        let len = self.structure.packed_len();
+        TensorDict::from_packed(self.structure, Storage::zeroed(len.max(SMALL_BYTES)), len)
     }
 }

@@ -12,6 +12,7 @@ use super::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Phase, Result};
 use crate::ucx::UcxLink;
+use crate::wire::Limits;
 
 /// The half of a [`Pipe`](crate::Pipe) that receives, for a thread of its own; made by
 /// [`Pipe::split`](crate::Pipe::split). The pipe closes when both halves have been dropped.
@@ -19,6 +20,7 @@ use crate::ucx::UcxLink;
 pub struct PipeReceiver {
     pub(super) connection: Arc<Connection<UcxLink>>,
     timeout: Option<Duration>,
+    limits: Limits,
     half: Half,
     /// What was received for nobody.
     stash: Stash<TensorDict>,
@@ -43,9 +45,18 @@ impl PipeReceiver {
         connection: Arc<Connection<UcxLink>>,
         receiver: Receiver<UcxLink>,
         timeout: Option<Duration>,
+        limits: Limits,
     ) -> Self {
         let half = Half::Here(Box::new(receiver));
-        Self { connection, timeout, half, stash: Stash::default(), started: false, last_error: None }
+        Self { connection, timeout, limits, half, stash: Stash::default(), started: false, last_error: None }
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Receives the next TensorDict; see [`Pipe::recv`](crate::Pipe::recv).
@@ -89,7 +100,7 @@ impl PipeReceiver {
     /// See [`Pipe::recv_into`](crate::Pipe::recv_into).
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         let timer = Timer::new(self.timeout);
-        if self.recall() && !(self.started && !self.stash.lock().is_empty()) {
+        if self.recall() && (!self.started || self.stash.lock().is_empty()) {
             let Half::Here(receiver) = &mut self.half else { return Err(self.lost()) };
             let received = receiver.recv_into(td, timer);
             return self.note(received);

@@ -39,6 +39,10 @@ impl PipeSender {
         Self { connection, timeout, half: Half::Here(Box::new(sender)) }
     }
 
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// Sends `td`; see [`Pipe::send`](crate::Pipe::send).
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::address::check_usable;
 use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -41,6 +42,8 @@ pub(crate) enum EstablishError {
     /// The listener refuses this client, or its UCX this one's.
     #[error("{0}")]
     Rejected(String),
+    #[error("nobody listens there, or no longer, or the host cannot be reached ({0})")]
+    NoListener(String),
     #[error("the peer's greeting has a wrong checksum: it is no tensordict pipe, or speaks another version")]
     Greeting,
 }
@@ -62,7 +65,8 @@ pub(crate) struct Connecting {
 impl Connecting {
     /// Begins to connect to a listener.
     pub(crate) fn to(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let worker = Worker::new(Context::shared(settings)?)?;
+        check_usable(address, settings)?;
+        let worker = Worker::new(Context::shared(&settings.for_address(address))?)?;
         let endpoint = Endpoint::connect(&worker, address)?;
         Ok(Self { engine: Engine::new(worker, endpoint, spin), side: Side::Client, peer: Some(address) })
     }
@@ -108,6 +112,9 @@ impl Connecting {
         match (exchanged, guard.child.failure()) {
             (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
             (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
+            (Err(_), Some(status @ Status::NOT_CONNECTED)) if self.side == Side::Client => {
+                Err(EstablishError::NoListener(status.to_string()))
+            }
             (Err(error), _) => Err(error),
         }
     }
@@ -170,7 +177,8 @@ pub(crate) struct UcxListener {
 
 impl UcxListener {
     pub(crate) fn bind(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let context = Context::shared(settings)?;
+        check_usable(address, settings)?;
+        let context = Context::shared(&settings.for_address(address))?;
         let worker = Worker::new(Arc::clone(&context))?;
         let listener = Listener::bind(&worker, address)?;
         let local_addr = listener.local_addr()?;
@@ -193,6 +201,10 @@ impl UcxListener {
             }
             let Some(request) = guard.child.next_request() else { continue };
             let peer = request.client_addr();
+            if let Some(Err(error)) = peer.map(|peer| check_usable(peer, self.context.settings())) {
+                guard.child.reject(request);
+                return Err(error.into());
+            }
             let worker = match Worker::new(Arc::clone(&self.context)) {
                 Ok(worker) => worker,
                 Err(error) => {
@@ -345,15 +357,26 @@ impl UcxLink {
                 });
             }
         }
-        let capacity = guard.requests.capacity(&ticket);
-        let (status, received) = guard.requests.finish_recv(ticket);
-        match (status, stop) {
-            (Status::OK, _) => Ok(received),
-            (Status::TRUNCATED, _) => Err(RecvFailure::Error(LinkError::TooLong { capacity })),
-            (_, Some(Stop::Gone(status))) => Err(RecvFailure::Error(gone(status))),
-            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(received.block)),
-            (status, _) => Err(RecvFailure::Error(failed(guard, "ucp_tag_recv_nbx", status))),
+        match (guard.requests.slot(&ticket).status.get(), stop) {
+            (Status::OK, _) => Ok(guard.requests.finish_recv(ticket).1),
+            (Status::CANCELED, Some(Stop::Expired)) => {
+                Err(RecvFailure::Expired(guard.requests.finish_recv(ticket).1.block))
+            }
+            (Status::CANCELED, Some(Stop::Gone(status))) => {
+                guard.requests.finish(ticket);
+                Err(RecvFailure::Error(gone(status)))
+            }
+            (status, _) => Err(self.recv_failed(guard, ticket, status)),
         }
+    }
+
+    fn recv_failed(&self, guard: &mut Guard<'_, Endpoint>, ticket: Ticket, status: Status) -> RecvFailure<Ticket> {
+        let capacity = guard.requests.capacity(&ticket);
+        guard.requests.finish(ticket);
+        RecvFailure::Error(match status {
+            Status::TRUNCATED => LinkError::TooLong { capacity },
+            status => failed(guard, "ucp_tag_recv_nbx", status),
+        })
     }
 }
 
@@ -404,13 +427,19 @@ impl Link for UcxLink {
         } else {
             (self.recv_tag, u64::MAX)
         };
+        let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         // SAFETY: the bytes are the slot's own or a block that the slot now holds alone; it lives until it is done.
-        let request = unsafe { guard.worker.tag_recv(place, tag, slot) };
+        let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
         match Status::of_ptr(request) {
             Status::IN_PROGRESS => slot.request.set(request),
             status => {
-                guard.requests.finish(ticket);
-                return Err(RecvFailure::Error(failed(&guard, "ucp_tag_recv_nbx", status)));
+                slot.status.set(status);
+                slot.len.set(info.length);
+                slot.tag.set(info.sender_tag);
+                return match status {
+                    Status::OK => Ok(guard.requests.finish_recv(ticket).1),
+                    status => Err(self.recv_failed(&mut guard, ticket, status)),
+                };
             }
         }
         self.finish_recv(&mut guard, ticket, deadline)
@@ -545,7 +574,7 @@ mod tests {
     }
 
     fn transports() -> [Settings; 2] {
-        [Settings::default(), Settings { chosen: vec![("TLS".into(), "tcp".into())] }]
+        [Settings::default(), Settings::new(vec![("TLS".into(), "tcp".into())])]
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl RecvSession {
             return Err(DecodeError::Length { expected: schema.total_bytes, found: storage.len() });
         }
         let root = schema.root.clone()?;
-        Ok(TensorDict::from_packed(root, storage))
+        Ok(TensorDict::from_packed(root, storage, schema.total_bytes))
     }
 
     /// Leaf by leaf: the TensorDict whose tensors have been received into `storages`, in the order of

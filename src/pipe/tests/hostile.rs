@@ -82,7 +82,7 @@ fn kinds_that_begin_nothing() {
             (Kind::PLAIN, "a message without a kind"),
             (kind::HEADER, "a header"),
             (kind::BODY, "a body"),
-            (Kind(8), "a message of an unknown kind"),
+            (Kind(9), "a message of an unknown kind"),
             (Kind(127), "a message of an unknown kind"),
         ] {
             let text = broke(&format!("the beginning of a message was due, and {name} of 8 bytes came"));

@@ -32,7 +32,7 @@ const LAYERS: &[Layer] = &[
         pure: false,
     },
     Layer { name: "error", layers: &["wire"], crates: &["thiserror"], pure: false },
-    Layer { name: "options", layers: &["error", "wire"], crates: &[], pure: false },
+    Layer { name: "options", layers: &["data", "error", "wire"], crates: &[], pure: false },
     Layer {
         name: "pipe",
         layers: &["data", "error", "link", "options", "storage", "ucx", "wire"],

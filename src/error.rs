@@ -52,9 +52,15 @@ pub enum Error {
         /// The other end.
         peer: Peer,
     },
+    /// The server was closed.
+    #[error("the server on {address} is closed")]
+    ServerClosed {
+        /// Where it listened.
+        address: SocketAddr,
+    },
     /// A deadline passed. Final for `send` (what was handed to UCX cannot be taken back) and `close`; after an
     /// expired `recv` nothing is lost and the pipe goes on.
-    #[error("{phase} with {peer}: no success within {after:?}{}", detail(.cause))]
+    #[error("{phase} {} {peer}: no success within {after:?}{}", preposition(*.phase), detail(.cause))]
     Timeout {
         /// What was being done.
         phase: Phase,
@@ -143,6 +149,14 @@ pub enum Error {
     /// An option with a value that makes no sense.
     #[error("{0}")]
     Options(Box<str>),
+    /// Something that the peer cannot do. Nothing happened, the pipe goes on.
+    #[error("{peer} does not know {what}")]
+    Unsupported {
+        /// The other end.
+        peer: Peer,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// This process was forked from the one that owns the pipe. Final.
     #[error("this process is a fork of the one that opened the pipe; open a pipe of its own")]
     Forked,
@@ -165,7 +179,7 @@ impl Error {
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Encode(_) => false,
+            Self::Encode(_) | Self::Unsupported { .. } => false,
             Self::Timeout { phase, .. } => *phase != Phase::Recv,
             Self::Decode { source, .. } => !source.is_recoverable(),
             _ => true,
@@ -174,7 +188,16 @@ impl Error {
 }
 
 fn detail(cause: &Option<Box<str>>) -> String {
-    cause.as_ref().map_or_else(String::new, |cause| format!(" (last: {cause})"))
+    cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"))
+}
+
+fn preposition(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connect | Phase::Send => "to",
+        Phase::Accept => "on",
+        Phase::Recv => "from",
+        Phase::Handshake | Phase::Close => "with",
+    }
 }
 
 /// The other end of a pipe, for messages: its address, or what is known of it.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::data::Device;
 use crate::error::{Error, Result};
 use crate::wire::{Format, Limits};
 
@@ -27,6 +28,7 @@ pub struct PipeOptions {
     pub(crate) consolidated: bool,
     pub(crate) spin: Duration,
     pub(crate) limits: Limits,
+    pub(crate) device: Device,
     pub(crate) ucx: Vec<(String, String)>,
 }
 
@@ -43,6 +45,7 @@ impl Default for PipeOptions {
             consolidated: true,
             spin: Duration::from_micros(50),
             limits: Limits::default(),
+            device: Device::Cpu,
             ucx: Vec::new(),
         }
     }
@@ -126,6 +129,14 @@ impl PipeOptions {
         self
     }
 
+    /// Where `recv` puts tensors. Default: [`Device::Cpu`], also for what a sender has on a GPU. This build has no
+    /// other; asking for one is an error of `connect` and `listen`.
+    #[must_use]
+    pub fn device(mut self, device: Device) -> Self {
+        self.device = device;
+        self
+    }
+
     /// A setting of UCX by its own name, without the `UCX_` of the variable: `("TLS", "tcp")`,
     /// `("NET_DEVICES", "mlx5_0:1")`. It comes before the environment, and the environment before the presets of this
     /// crate (`MM_ERROR_HANDLING=y`, `TCP_TX_SEG_SIZE=256k`, `TCP_RX_SEG_SIZE=256k`). Default: none.
@@ -148,6 +159,13 @@ impl PipeOptions {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        if self.device != Device::Cpu {
+            let reason = format!(
+                "device {}: this build can receive only on the CPU; the `cuda` feature does not exist yet",
+                self.device
+            );
+            return Err(Error::Options(reason.into()));
+        }
         if self.bind.is_empty() {
             return Err(Error::Options("bind: an empty host; give an address, or 0.0.0.0 for all".into()));
         }

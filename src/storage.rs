@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// Every block starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;
 
+/// A block to receive into has at least this many bytes, so that a short control message fits wherever data is awaited.
+pub(crate) const RECEIVABLE: usize = 16;
+
 /// A shared, 64-byte aligned block of bytes.
 ///
 /// Cloning is cheap and shares the bytes; writing needs the only handle ([`Storage::bytes_mut`]) or copies first

@@ -1,17 +1,18 @@
 //! The frozen messages of the Python peer (see `golden/make.py`): read to the same values, written to the same bytes.
 
+use serde_json::{json, Map, Value as Json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tensordict_pipe::wire::{DecodeError, Format, Limits, RecvSession, SendSession};
-use tensordict_pipe::{Storage, TensorDict};
+use tensordict_pipe::{Device, Entry, Kind, Storage, TensorDict, TensorView, Value};
 
 /// One case: the messages and, if Rust can hold them, the values.
 struct Case {
     name: String,
     header: Vec<u8>,
     bytes: Vec<u8>,
-    expected: Option<serde_json::Value>,
+    expected: Option<Json>,
 }
 
 fn folder() -> PathBuf {
@@ -56,6 +57,16 @@ fn receive(format: Format, header: &[u8], bytes: &[u8]) -> Result<TensorDict, De
     session.finish_leaves(&storages)
 }
 
+/// The same with tensors that are not consolidated, where that is possible without a trace.
+fn loosened(mut td: TensorDict) -> TensorDict {
+    if td.kind() == Kind::Dict && !td.is_locked() {
+        td.insert("passing through", TensorDict::new(td.batch_size())).expect("not locked");
+        td.remove("passing through").expect("just inserted");
+        assert!(!td.is_consolidated());
+    }
+    td
+}
+
 /// The header and the bodies one after the other.
 fn send(format: Format, td: &TensorDict) -> (Vec<u8>, Vec<u8>) {
     let mut session = SendSession::new(format);
@@ -78,9 +89,12 @@ fn consolidated_messages_are_read_and_written_again() {
             continue;
         }
         let td = received.unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        let (header, bytes) = send(Format::Consolidated, &td);
-        assert_eq!(text(&header), text(&case.header), "{}", case.name);
-        assert_eq!(bytes, case.bytes, "{}", case.name);
+        assert_eq!(Some(describe(&td)), case.expected, "{}", case.name);
+        for td in [loosened(td.clone()), td] {
+            let (header, bytes) = send(Format::Consolidated, &td);
+            assert_eq!(text(&header), text(&case.header), "{}", case.name);
+            assert_eq!(bytes, case.bytes, "{}", case.name);
+        }
     }
 }
 
@@ -107,6 +121,7 @@ fn leaf_by_leaf_messages_are_read_and_written_again() {
     for case in cases("leaves", "header", "bodies") {
         let td = receive(Format::LeafByLeaf, &case.header, &case.bytes)
             .unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        assert_eq!(Some(describe(&td)), case.expected, "{}", case.name);
         let (header, bytes) = send(Format::LeafByLeaf, &td);
         assert_eq!(text(&header), text(&case.header), "{}", case.name);
         assert_eq!(bytes, case.bytes, "{}", case.name);
@@ -142,6 +157,78 @@ fn a_stream_is_followed_and_sent_again() {
         sent.extend(message.bodies().iter().map(|body| body.bytes().to_vec()));
         assert_eq!(sent, messages);
         sender.commit();
+    }
+}
+
+/// The twin of `describe` in `make.py`.
+fn describe(td: &TensorDict) -> Json {
+    if td.kind() != Kind::Dict {
+        return json!({
+            "kind": if td.kind() == Kind::LazyStack { "lazy stack" } else { "non-tensor stack" },
+            "stack_dim": td.stack_dim(),
+            "name": td.stack_dim_name(),
+            "locked": td.is_locked(),
+            "items": td.elements().map(|entry| describe_entry(&entry)).collect::<Json>(),
+        });
+    }
+    let entries: Map<String, Json> = td.iter().map(|(name, entry)| (name.to_owned(), describe_entry(&entry))).collect();
+    json!({
+        "kind": "dict",
+        "batch_size": td.batch_size()[..],
+        "names": td.dim_names(),
+        "device": td.device().map(Device::to_string),
+        "locked": td.is_locked(),
+        "entries": entries,
+    })
+}
+
+fn describe_entry(entry: &Entry<'_>) -> Json {
+    match entry {
+        Entry::Tensor(view) => tensor(if view.is_unbatched() { "unbatched" } else { "tensor" }, *view),
+        Entry::Jagged(view) => json!({
+            "kind": "jagged",
+            "values": tensor("", view.values()),
+            "offsets": tensor("", view.offsets()),
+            "lengths": view.lengths().map(|lengths| tensor("", lengths)),
+            "ragged": view.ragged_index(),
+        }),
+        Entry::NonTensor(data) => json!({
+            "kind": "value",
+            "value": value(data.value()),
+            "batch_size": data.batch_size()[..],
+            "device": data.device().map(Device::to_string),
+        }),
+        Entry::Dict(td) | Entry::LazyStack(td) | Entry::NonTensorStack(td) => describe(td),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn tensor(kind: &str, view: TensorView<'_>) -> Json {
+    let bytes: String = view.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut tensor = Map::new();
+    if !kind.is_empty() {
+        tensor.insert("kind".to_owned(), kind.into());
+    }
+    tensor.insert("dtype".to_owned(), view.dtype().to_string().into());
+    tensor.insert("shape".to_owned(), view.shape().iter().copied().collect());
+    tensor.insert("bytes".to_owned(), bytes.into());
+    tensor.into()
+}
+
+fn value(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Int(number) => json!({"int": number.to_string()}),
+        Value::BigInt(digits) => json!({"int": digits}),
+        Value::Float(number) if number.is_nan() => json!({"float": "nan"}),
+        Value::Float(number) => json!({"float": format!("{:016x}", number.to_bits())}),
+        Value::Str(text) => json!({"str": text}),
+        Value::List(items) => json!({"list": items.iter().map(self::value).collect::<Json>()}),
+        Value::Map(entries) => {
+            json!({"map": entries.iter().map(|(key, item)| json!([key, self::value(item)])).collect::<Json>()})
+        }
+        other => panic!("{other:?}"),
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use super::device::Device;
 use super::entry::Entry;
 use super::error::DataError;
-use super::node::{Body, Child, Dict, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Dict, Node};
 use super::path::{self, Path};
 use super::shape::Shape;
 use super::value::Value;
 use super::view::{TensorView, TensorViewMut};
-use crate::storage::Storage;
+use crate::storage::{Storage, RECEIVABLE};
 
 /// An ordered map from names to tensors, nested TensorDicts and other values, with a common batch size.
 ///
@@ -53,7 +54,7 @@ pub(super) enum Bytes {
     /// Each has its own storage.
     Loose,
     /// All in this storage, which begins with them.
-    Packed(Storage),
+    Packed(Storage, usize),
     /// All somewhere in this storage: a nested dict of a packed one.
     Part(Storage),
 }
@@ -138,7 +139,7 @@ impl TensorDict {
                 self.loosen();
             }
             match &mut self.bytes {
-                Bytes::Packed(storage) => {
+                Bytes::Packed(storage, _) => {
                     let leaf = tensor_leaf(find(&self.root, names)?, names)?;
                     let bytes = &mut storage.make_mut()[leaf.start..leaf.start + leaf.len];
                     Ok(TensorViewMut { dtype: leaf.dtype, shape: &leaf.shape, bytes })
@@ -217,9 +218,10 @@ impl TensorDict {
         }
         let mut len = 0;
         let root = self.root.to_packed(&mut len);
-        let mut storage = Storage::zeroed(len);
-        self.pack_into(storage.make_mut());
-        Self::from_packed(root, storage)
+        // With the room that a receive into it needs.
+        let mut storage = Storage::zeroed(len.max(RECEIVABLE));
+        self.pack_into(&mut storage.make_mut()[..len]);
+        Self::from_packed(root, storage, len)
     }
 
     /// Whether the tensors lie in one storage, in Python's layout.
@@ -231,15 +233,17 @@ impl TensorDict {
     /// The bytes of all tensors of a consolidated TensorDict, in Python's packed layout; `None` of another.
     #[must_use]
     pub fn consolidated_bytes(&self) -> Option<&[u8]> {
-        self.packed_storage().map(|storage| &storage.as_bytes()[..self.root.packed_len()])
+        match &self.bytes {
+            Bytes::Packed(storage, len) => Some(&storage.as_bytes()[..*len]),
+            Bytes::Loose | Bytes::Part(_) => None,
+        }
     }
 
     /// The same for writing; copied first if another TensorDict or tensor shares them.
     #[must_use]
     pub fn consolidated_bytes_mut(&mut self) -> Option<&mut [u8]> {
-        let len = self.root.packed_len();
         match &mut self.bytes {
-            Bytes::Packed(storage) => Some(&mut storage.make_mut()[..len]),
+            Bytes::Packed(storage, len) => Some(&mut storage.make_mut()[..*len]),
             Bytes::Loose | Bytes::Part(_) => None,
         }
     }
@@ -265,8 +269,8 @@ impl TensorDict {
     }
 
     /// A TensorDict of a packed tree (see [`Node::check_packed`]) and at least the bytes it takes. Allocates nothing.
-    pub(crate) fn from_packed(root: Arc<Node>, storage: Storage) -> Self {
-        Self { root, bytes: Bytes::Packed(storage) }
+    pub(crate) fn from_packed(root: Arc<Node>, storage: Storage, len: usize) -> Self {
+        Self { root, bytes: Bytes::Packed(storage, len) }
     }
 
     /// The structure.
@@ -277,7 +281,7 @@ impl TensorDict {
     /// The storage, if it begins with exactly this TensorDict in packed layout. It may have more bytes.
     pub(crate) fn packed_storage(&self) -> Option<&Storage> {
         match &self.bytes {
-            Bytes::Packed(storage) => Some(storage),
+            Bytes::Packed(storage, _) => Some(storage),
             Bytes::Loose | Bytes::Part(_) => None,
         }
     }
@@ -285,7 +289,7 @@ impl TensorDict {
     /// The storage, taken out if the TensorDict is packed; for the next message to be received into.
     pub(crate) fn into_packed_storage(self) -> Option<Storage> {
         match self.bytes {
-            Bytes::Packed(storage) => Some(storage),
+            Bytes::Packed(storage, _) => Some(storage),
             Bytes::Loose | Bytes::Part(_) => None,
         }
     }
@@ -293,15 +297,9 @@ impl TensorDict {
     /// What leaves without a storage of their own refer to.
     pub(crate) fn shared_storage(&self) -> Option<&Storage> {
         match &self.bytes {
-            Bytes::Packed(storage) | Bytes::Part(storage) => Some(storage),
+            Bytes::Packed(storage, _) | Bytes::Part(storage) => Some(storage),
             Bytes::Loose => None,
         }
-    }
-
-    /// Calls `visit` with every tensor, in the order of the packed layout.
-    pub(crate) fn for_each_leaf<'a>(&'a self, mut visit: impl FnMut(TensorView<'a>)) {
-        let storage = self.shared_storage();
-        self.root.for_each_leaf(&mut |leaf| visit(TensorView { leaf, storage: leaf.storage(storage) }));
     }
 
     /// Copies the tensors into `out`, which has `root().packed_len()` bytes, in Python's packed layout.

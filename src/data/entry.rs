@@ -165,7 +165,7 @@ impl TensorDict {
     pub(super) fn into_loose_root(self) -> Arc<Node> {
         match self.bytes {
             Bytes::Loose => self.root,
-            Bytes::Packed(storage) | Bytes::Part(storage) => self.root.to_loose(&storage),
+            Bytes::Packed(storage, _) | Bytes::Part(storage) => self.root.to_loose(&storage),
         }
     }
 }

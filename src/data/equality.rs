@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::dict::TensorDict;
-use super::node::{Body, Child, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Node};
 use crate::storage::Storage;
 
 /// Whether a receiver could not tell the metadata of both apart: the same names in the same order, dtypes, shapes,
@@ -90,6 +91,62 @@ fn equal_children((a, a_storage): In<'_, Child>, (b, b_storage): In<'_, Child>) 
         _ => {
             same_child(a, b)
                 && a.own_leaves().zip(b.own_leaves()).all(|(a, b)| a.bytes(a_storage) == b.bytes(b_storage))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{tensordict, DataError, Tensor};
+
+    fn sample() -> TensorDict {
+        tensordict!([1]; "a" => [1.0_f32], "n" => { "b" => [2_u8], "s" => "text" }).expect("batched")
+    }
+
+    #[test]
+    fn a_change_of_structure_gives_a_new_id_and_one_of_values_does_not() {
+        let td = sample();
+        type Change = fn(&mut TensorDict) -> Result<(), DataError>;
+        let of_values: [Change; 4] = [
+            |td| td.get_mut("a")?.copy_from_slice(&[5.0_f32]),
+            |td| td.get_mut(("n", "b"))?.copy_from_slice(&[5_u8]),
+            |td| td.insert("a", [6.0_f32]),
+            |td| td.insert(("n", "b"), [7_u8]),
+        ];
+        let of_structure: [Change; 11] = [
+            |td| td.insert("a", [6.0_f64]),
+            |td| td.insert(("n", "c"), [7_u8]),
+            |td| td.insert(("n", "s"), "other"),
+            |td| td.insert("a", Tensor::from([6.0_f32]).unbatched()),
+            |td| td.remove("a").map(drop),
+            |td| td.rename(("n", "b"), "b"),
+            |td| td.set_batch_size([]),
+            |td| td.set_dim_names([Some("t")]),
+            |td| {
+                td.set_device(crate::Device::Cpu);
+                Ok(())
+            },
+            |td| {
+                td.lock();
+                Ok(())
+            },
+            |td| td.insert("n", tensordict!([1]; "s" => "text", "b" => [2_u8])?),
+        ];
+        for td in [td.clone(), td.consolidate()] {
+            for (i, change) in of_values.into_iter().enumerate() {
+                let mut changed = td.clone();
+                change(&mut changed).expect("fits");
+                assert_eq!(changed.root().id(), td.root().id(), "{i}");
+                assert!(changed != td, "{i}");
+            }
+            for (i, change) in of_structure.into_iter().enumerate() {
+                let mut changed = td.clone();
+                change(&mut changed).expect("fits");
+                assert_ne!(changed.root().id(), td.root().id(), "{i}");
+                assert!(!same_structure(changed.root(), td.root()), "{i}");
+                assert!(same_structure(td.root(), sample().root()), "{i}");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 
 use super::dtype::DType;
 use super::error::DataError;
-use super::node::{JaggedLeaf, Leaf};
+use super::leaf::{JaggedLeaf, Leaf};
 use super::shape::Shape;
 use super::strided::resolve;
 use super::tensor::Tensor;

@@ -7,17 +7,22 @@
 
 use std::sync::Arc;
 
-use super::node::{Child, Leaf, Node};
+use super::leaf::Leaf;
+use super::node::{Body, Child, Node};
 use crate::storage::Storage;
 
 impl Node {
     /// Calls `visit` for every tensor in traversal order.
     pub(crate) fn for_each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a Leaf)) {
-        for child in self.children() {
-            match child {
-                Child::Node(node) => node.for_each_leaf(visit),
-                _ => child.own_leaves().for_each(&mut *visit),
-            }
+        let mut visit = |child: &'a Child| match child {
+            Child::Tensor(leaf) => visit(leaf),
+            Child::Jagged(jagged) => jagged.leaves().for_each(&mut *visit),
+            Child::NonTensor(_) => {}
+            Child::Node(node) => node.for_each_leaf(visit),
+        };
+        match self.body() {
+            Body::Dict(dict) => dict.entries.values().for_each(&mut visit),
+            Body::Stack(stack) => stack.elements.iter().for_each(&mut visit),
         }
     }
 
@@ -47,7 +52,9 @@ impl Node {
             let (padded, after) = std::mem::take(&mut rest).split_at_mut(leaf.padded_len());
             let (body, padding) = padded.split_at_mut(bytes.len());
             body.copy_from_slice(bytes);
-            padding.fill(0);
+            if !padding.is_empty() {
+                padding.fill(0);
+            }
             rest = after;
         });
     }
@@ -80,5 +87,57 @@ impl Node {
             }
         }
         Arc::new(node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{tensordict, Jagged, Tensor, TensorDict};
+
+    fn sample() -> TensorDict {
+        let offsets = Tensor::from([0_i64, 1]);
+        tensordict!([];
+            "a" => [1_u8, 2, 3],
+            "n" => { "b" => [4_u8; 8], "s" => "text" },
+            "j" => Jagged::new(Tensor::from([5_u8]), offsets).expect("fits"),
+            "c" => [] as [u8; 0],
+            "d" => [6_u8],
+        )
+        .expect("no batch size")
+    }
+
+    #[test]
+    fn tensors_follow_one_another_padded_with_zeros() {
+        let td = sample();
+        let expected = [
+            [1, 2, 3, 0, 0, 0, 0, 0],
+            [4; 8],
+            [5, 0, 0, 0, 0, 0, 0, 0],
+            [0; 8],
+            [1, 0, 0, 0, 0, 0, 0, 0],
+            [6, 0, 0, 0, 0, 0, 0, 0],
+        ];
+        let mut packed = [0xff; 48];
+        assert_eq!(td.root().packed_len(), packed.len());
+        td.pack_into(&mut packed);
+        assert_eq!(packed, *expected.as_flattened());
+        let consolidated = td.consolidate();
+        assert_eq!(consolidated.packed_storage().expect("packed").as_bytes(), packed);
+        assert_eq!(consolidated.root().check_packed(), Some(48));
+        assert_eq!(td.root().check_packed(), None);
+        let mut part = [0xff; 8];
+        consolidated.dict("n").expect("a dict").pack_into(&mut part);
+        assert_eq!(part, [4; 8]);
+    }
+
+    #[test]
+    fn where_the_bytes_are_is_no_structure() {
+        let td = sample();
+        let packed = td.consolidate();
+        assert_eq!(td.root().id(), packed.root().id());
+        let mut loose = packed.clone();
+        loose.loosen();
+        assert_eq!(loose.root().id(), packed.root().id());
+        assert_eq!(loose, packed);
     }
 }

@@ -79,10 +79,22 @@ tuples! {
 }
 
 /// The path as Python writes it: `'a'` or `('a', 'b')`.
-pub(super) fn text(names: &[&str]) -> String {
+pub(crate) fn text(names: &[&str]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("'{}'", name.escape_debug())).collect();
     match quoted.as_slice() {
         [name] => name.clone(),
         _ => format!("({})", quoted.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_print_as_python_writes_them() {
+        assert_eq!("a.b".with_names(text), "'a.b'");
+        assert_eq!(("a", String::from("it's")).with_names(text), r"('a', 'it\'s')");
+        assert_eq!(vec!["a", "b"].with_names(text), ["a", "b"].with_names(text));
     }
 }

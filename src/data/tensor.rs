@@ -2,7 +2,7 @@
 
 use super::dtype::{DType, Element};
 use super::error::DataError;
-use super::node::Leaf;
+use super::leaf::Leaf;
 use super::shape::Shape;
 use super::strided;
 use super::view::{check_len, TensorView, TensorViewMut};
@@ -223,6 +223,14 @@ impl<T: Element> From<Vec<T>> for Tensor {
     }
 }
 
+/// Shares the bytes.
+impl From<&Self> for Tensor {
+    fn from(tensor: &Self) -> Self {
+        tensor.clone()
+    }
+}
+
+/// Shares the bytes.
 impl From<TensorView<'_>> for Tensor {
     fn from(view: TensorView<'_>) -> Self {
         view.to_tensor()
@@ -237,20 +245,6 @@ impl PartialEq for Tensor {
 }
 
 impl Eq for Tensor {}
-
-impl Leaf {
-    /// For writing a leaf with a storage of its own. Copies its bytes first if they are shared.
-    pub(super) fn own_view_mut(&mut self) -> TensorViewMut<'_> {
-        let Self { dtype, shape, storage, start, len, .. } = self;
-        let storage = storage.as_mut().expect("the leaf has a storage of its own");
-        if !storage.is_unique() {
-            // Its own bytes only: the storage may be that of a whole packed TensorDict.
-            *storage = Storage::from_bytes(&storage.as_bytes()[*start..*start + *len]);
-            *start = 0;
-        }
-        TensorViewMut { dtype: *dtype, shape, bytes: &mut storage.make_mut()[*start..*start + *len] }
-    }
-}
 
 #[cfg(test)]
 mod tests {

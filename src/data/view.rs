@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::dtype::{DType, Element};
 use super::error::DataError;
-use super::node::Leaf;
+use super::leaf::Leaf;
 use super::shape::Shape;
 use super::tensor::Tensor;
 use crate::storage::Storage;

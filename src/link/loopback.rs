@@ -1,6 +1,7 @@
 //! An in-memory [`Link`] with faults, so that the protocol can be tested without UCX and against any peer.
 
-use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use crossbeam_channel::{unbounded, Receiver, RecvTimeoutError, Sender};
 use parking_lot::Mutex;
@@ -17,8 +18,10 @@ pub(crate) struct Packet {
 /// What shall go wrong at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The nth message sent from now on, and everything after it, is lost: the link breaks.
+    /// The nth message sent from now on is lost, and the connection breaks at both ends.
     CutSend(usize),
+    /// The nth message sent from now on is not taken before the deadline.
+    StallSend(usize),
     /// The next receive whose deadline passes is found to be under way.
     Underway,
 }
@@ -26,27 +29,52 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Loopback {
     kinds: bool,
-    outgoing: [Mutex<Option<Sender<Packet>>>; 2],
+    outgoing: Arc<Lanes>,
     incoming: [Receiver<Packet>; 2],
-    faults: Mutex<VecDeque<Fault>>,
+    /// What the peer sends on: when one end goes, both directions do.
+    back: Arc<Lanes>,
+    closed: AtomicBool,
+    faults: Mutex<Vec<Fault>>,
+}
+
+/// One direction, data and control; empty once the connection has ended.
+#[derive(Debug)]
+struct Lanes([Mutex<Option<Sender<Packet>>>; 2]);
+
+impl Lanes {
+    fn new() -> (Arc<Self>, [Receiver<Packet>; 2]) {
+        let ((data, data_end), (control, control_end)) = (unbounded(), unbounded());
+        (Arc::new(Self([Mutex::new(Some(data)), Mutex::new(Some(control))])), [data_end, control_end])
+    }
+
+    fn hang_up(&self) {
+        self.0.iter().for_each(|lane| drop(lane.lock().take()));
+    }
 }
 
 /// Two ends of one link.
 pub(crate) fn pair(kinds: bool) -> (Loopback, Loopback) {
-    let ((a_data, b_data_in), (a_control, b_control_in)) = (unbounded(), unbounded());
-    let ((b_data, a_data_in), (b_control, a_control_in)) = (unbounded(), unbounded());
-    let end = |data, control, incoming| Loopback {
+    let ((there, arriving_there), (here, arriving_here)) = (Lanes::new(), Lanes::new());
+    let end = |outgoing: &Arc<Lanes>, back: &Arc<Lanes>, incoming| Loopback {
         kinds,
-        outgoing: [Mutex::new(Some(data)), Mutex::new(Some(control))],
+        outgoing: Arc::clone(outgoing),
         incoming,
+        back: Arc::clone(back),
+        closed: AtomicBool::new(false),
         faults: Mutex::default(),
     };
-    (end(a_data, a_control, [a_data_in, a_control_in]), end(b_data, b_control, [b_data_in, b_control_in]))
+    (end(&there, &here, arriving_here), end(&here, &there, arriving_there))
 }
 
 impl Loopback {
     pub(crate) fn inject(&self, fault: Fault) {
-        self.faults.lock().push_back(fault);
+        self.faults.lock().push(fault);
+    }
+
+    /// Ends the connection as the death of a process does: what was sent before still arrives.
+    pub(crate) fn cut(&self) {
+        self.outgoing.hang_up();
+        self.back.hang_up();
     }
 
     /// Sends what no pipe would send.
@@ -60,26 +88,46 @@ impl Loopback {
     }
 
     fn push(&self, lane: Lane, packet: Packet) -> Result<(), LinkError> {
-        let gone = || LinkError::Gone { cause: "loopback".into() };
-        self.outgoing[lane as usize].lock().as_ref().ok_or(LinkError::Closed)?.send(packet).map_err(|_| gone())
-    }
-
-    /// Whether the message to be sent now is the one to be lost.
-    fn cut(&self) -> bool {
-        let mut faults = self.faults.lock();
-        match faults.front_mut() {
-            Some(Fault::CutSend(0)) => true,
-            Some(Fault::CutSend(n)) => {
-                *n -= 1;
-                false
-            }
-            _ => false,
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(LinkError::Closed);
         }
+        let lane = self.outgoing.0[lane as usize].lock();
+        lane.as_ref().and_then(|lane| lane.send(packet).ok()).ok_or_else(gone)
     }
 
-    fn hang_up(&self) {
-        self.outgoing.iter().for_each(|lane| drop(lane.lock().take()));
+    /// The error of the message to be sent now, if one was injected.
+    fn strike(&self) -> Option<LinkError> {
+        let mut faults = self.faults.lock();
+        let index = faults.iter().position(|fault| *fault != Fault::Underway)?;
+        match &mut faults[index] {
+            Fault::CutSend(0) => self.cut(),
+            Fault::StallSend(0) => {
+                faults.remove(index);
+                return Some(LinkError::Expired);
+            }
+            Fault::CutSend(n) | Fault::StallSend(n) => {
+                *n -= 1;
+                return None;
+            }
+            Fault::Underway => {}
+        }
+        Some(gone())
     }
+
+    fn is_underway(&self) -> bool {
+        let mut faults = self.faults.lock();
+        faults.iter().position(|fault| *fault == Fault::Underway).map(|index| faults.remove(index)).is_some()
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
+fn gone() -> LinkError {
+    LinkError::Gone { cause: "loopback".into() }
 }
 
 /// Puts a packet where it shall go.
@@ -106,9 +154,8 @@ impl Link for Loopback {
 
     fn send(&self, messages: &[Message<'_>], _: Deadline) -> Result<(), LinkError> {
         for message in messages {
-            if self.cut() {
-                self.hang_up();
-                return Err(LinkError::Gone { cause: "cut".into() });
+            if let Some(error) = self.strike() {
+                return Err(error);
             }
             let bytes = match message.payload {
                 Payload::Small(bytes) => bytes.to_vec(),
@@ -121,6 +168,9 @@ impl Link for Loopback {
     }
 
     fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Target>> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(RecvFailure::Error(LinkError::Closed));
+        }
         let channel = &self.incoming[lane as usize];
         let packet = match deadline {
             Some(deadline) => channel.recv_deadline(deadline),
@@ -128,12 +178,8 @@ impl Link for Loopback {
         };
         match packet {
             Ok(packet) => deliver(&packet, target).map_err(RecvFailure::Error),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(RecvFailure::Error(LinkError::Gone { cause: "loopback".into() }))
-            }
-            Err(RecvTimeoutError::Timeout) if self.faults.lock().pop_front() == Some(Fault::Underway) => {
-                Err(RecvFailure::Underway(target))
-            }
+            Err(RecvTimeoutError::Disconnected) => Err(RecvFailure::Error(gone())),
+            Err(RecvTimeoutError::Timeout) if self.is_underway() => Err(RecvFailure::Underway(target)),
             Err(RecvTimeoutError::Timeout) => Err(RecvFailure::Expired(match target {
                 Target::Block(block) => Some(block),
                 Target::Small => None,
@@ -149,8 +195,13 @@ impl Link for Loopback {
         self.kinds
     }
 
+    fn abort(&self) {
+        let _ = self.close(None);
+    }
+
     fn close(&self, _: Deadline) -> Result<(), LinkError> {
-        self.hang_up();
+        self.closed.store(true, Ordering::SeqCst);
+        self.cut();
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::storage::Storage;
+use crate::storage::{Storage, RECEIVABLE};
 
 pub(crate) mod handshake;
 #[cfg(test)]
@@ -20,9 +20,8 @@ pub(crate) fn deadline_after(timeout: Duration) -> Deadline {
     Instant::now().checked_add(timeout)
 }
 
-/// A message for a [`Target::Small`] has at most this many bytes, and every block has room for as many, so that a
-/// short control message fits wherever data is awaited.
-pub(crate) const SMALL_BYTES: usize = 16;
+/// A message for a [`Target::Small`] has at most this many bytes.
+pub(crate) const SMALL_BYTES: usize = RECEIVABLE;
 
 /// What a message is, by the sender's word. A peer that does not know kinds sends [`Kind::PLAIN`] only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +103,9 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
 
     /// Whether the peer understands kinds, so that messages have them and there is a control lane.
     fn has_kinds(&self) -> bool;
+
+    /// Breaks the connection at once, so that whoever waits on this end stops waiting.
+    fn abort(&self);
 
     /// Closes this end, after everything sent has been handed over. Closing twice is nothing.
     fn close(&self, deadline: Deadline) -> Result<(), LinkError>;

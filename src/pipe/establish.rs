@@ -8,7 +8,9 @@ use super::Pipe;
 use crate::error::{Error, Peer, Phase, Result};
 use crate::link::LinkError;
 use crate::options::PipeOptions;
-use crate::ucx::{loaded_version_text, resolve, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener};
+use crate::ucx::{
+    check_usable, loaded_version_text, resolve, Connecting, EstablishError, Settings, UcxError, UcxLink, UcxListener,
+};
 
 /// Between two tries of the same addresses: short at first, since the usual case is a listener that is about to start.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -25,18 +27,17 @@ impl PipeOptions {
     ///
     /// # Errors
     /// * [`Error::Resolve`]: the name has no address.
-    /// * [`Error::Timeout`] with [`Phase::Connect`]: no listener answered; the cause is what the last try said.
+    /// * [`Error::Timeout`] with [`Phase::Connect`]: no listener answered; the cause is what the tries ended with.
     /// * [`Error::Refused`]: a listener answered and refused.
     /// * [`Error::Setup`], [`Error::Options`]: UCX cannot be used with these settings.
     pub fn connect(&self, host: &str, port: u16) -> Result<Pipe> {
         self.check()?;
         let timer = Timer::new(Some(self.connect_timeout));
-        let addresses = resolve(host, port)
-            .map_err(|error| Error::Resolve { host: host.into(), cause: error.to_string().into() })?;
+        let addresses = self.addresses(host, port)?;
         let settings = self.settings();
         let mut pause = FIRST_PAUSE;
+        let mut cause = "no answer; is it the right host, and does a firewall let the port through?".to_owned();
         loop {
-            let mut last = None;
             for (i, address) in addresses.iter().enumerate() {
                 let share = share(timer, addresses.len() - i);
                 match self.try_address(*address, &settings, share) {
@@ -48,7 +49,9 @@ impl PipeOptions {
                         return Err(Error::Refused { peer: Peer::new(address), cause: cause.into(), ucx });
                     }
                     Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),
-                    Err(error) => last = Some(error),
+                    // The last try has little time; what an earlier one said stays.
+                    Err(EstablishError::Link(LinkError::Expired)) => {}
+                    Err(error) => cause = error.to_string(),
                 }
             }
             let left = timer.deadline.map_or(pause, |d| d.saturating_duration_since(Instant::now()));
@@ -62,7 +65,7 @@ impl PipeOptions {
                     phase: Phase::Connect,
                     peer: place,
                     after: self.connect_timeout,
-                    cause: last.map(|e| e.to_string().into()),
+                    cause: Some(cause.into()),
                 });
             }
             std::thread::sleep(pause.min(left));
@@ -79,22 +82,54 @@ impl PipeOptions {
     /// * [`Error::Timeout`] or [`Error::Disconnected`] with [`Phase::Handshake`]: somebody connected, but is no pipe.
     /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`connect`](Self::connect).
     pub fn listen(&self, port: u16) -> Result<Pipe> {
-        self.bind_listener(port)?.accept()
+        self.listener(port)?.accept()
     }
 
-    fn bind_listener(&self, port: u16) -> Result<Listening> {
+    pub(crate) fn bind_listener(&self, port: u16) -> Result<UcxListener> {
         self.check()?;
-        let address = resolve(&self.bind, port)
-            .map_err(|error| Error::Resolve { host: self.bind.as_str().into(), cause: error.to_string().into() })?[0];
-        let listener = UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
+        let address = self.addresses(&self.bind, port)?[0];
+        UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
             UcxError::AddrInUse(address) => Error::AddrInUse(address),
+            error @ UcxError::Status { operation: "ucp_listener_create", .. } => setup(format_args!(
+                "{error}; is {} an address of this host, and may this user take port {port}?",
+                address.ip()
+            )),
             error => setup(error),
+        })
+    }
+
+    /// The pipe with a client that has connected.
+    pub(crate) fn accepted(&self, connecting: Connecting) -> Result<Pipe> {
+        let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
+        let timer = Timer::new(Some(self.handshake_timeout));
+        let link = connecting.establish(timer.deadline).map_err(|error| match error {
+            EstablishError::Link(LinkError::Expired) => {
+                Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
+            }
+            EstablishError::Link(LinkError::Gone { cause }) => {
+                Error::Disconnected { peer, during: "during the handshake", cause: cause.into() }
+            }
+            EstablishError::Link(LinkError::Forked) => Error::Forked,
+            error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
         })?;
-        Ok(Listening { listener, options: self.clone() })
+        Ok(self.pipe(link))
+    }
+
+    /// The addresses of `host` that UCX can use, of which there is at least one.
+    fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+        let mut addresses = resolve(host, port)
+            .map_err(|error| Error::Resolve { host: host.into(), cause: error.to_string().into() })?;
+        let settings = self.settings();
+        let mut unusable = None;
+        addresses.retain(|address| check_usable(*address, &settings).map_err(|error| unusable = Some(error)).is_ok());
+        match unusable {
+            Some(error) if addresses.is_empty() => Err(setup(error)),
+            _ => Ok(addresses),
+        }
     }
 
     fn settings(&self) -> Settings {
-        Settings { chosen: self.ucx.clone() }
+        Settings::new(self.ucx.clone())
     }
 
     fn try_address(&self, address: SocketAddr, settings: &Settings, timer: Timer) -> Result<UcxLink, EstablishError> {
@@ -143,7 +178,7 @@ impl PipeOptions {
     /// # Errors
     /// As [`listen`](Self::listen), but for those of the client.
     pub fn listener(&self, port: u16) -> Result<Listening> {
-        self.bind_listener(port)
+        Ok(Listening { listener: self.bind_listener(port)?, options: self.clone() })
     }
 }
 
@@ -169,18 +204,6 @@ impl Listening {
             EstablishError::Link(LinkError::Forked) => Error::Forked,
             error => Error::Transport { operation: "accept", peer: place.clone(), cause: error.to_string().into() },
         })?;
-        let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
-        let timer = Timer::new(Some(options.handshake_timeout));
-        let link = connecting.establish(timer.deadline).map_err(|error| match error {
-            EstablishError::Link(LinkError::Expired) => {
-                Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
-            }
-            EstablishError::Link(LinkError::Gone { cause }) => {
-                Error::Disconnected { peer, during: "during the handshake", cause: cause.into() }
-            }
-            EstablishError::Link(LinkError::Forked) => Error::Forked,
-            error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
-        })?;
-        Ok(options.pipe(link))
+        options.accepted(connecting)
     }
 }

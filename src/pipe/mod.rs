@@ -1,25 +1,39 @@
 //! [`Pipe`]: a channel between two processes that streams TensorDicts.
 
+mod background;
 mod connection;
 mod establish;
+mod info;
 mod kind;
+mod read_ahead;
 mod receiver;
+mod receiver_half;
 mod sender;
+mod sender_half;
+mod stateless;
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use self::background::Handle;
 use self::connection::Connection;
 pub use self::establish::Listening;
+pub use self::info::{Info, Traffic};
+pub use self::read_ahead::ReadAhead;
 pub use self::receiver::Placed;
 use self::receiver::Receiver;
+pub use self::receiver_half::{Iter, PipeReceiver, Results};
 use self::sender::Sender;
+pub use self::sender_half::PipeSender;
+pub use self::stateless::{recv_tensordict, recv_tensordict_into, send_tensordict};
 use self::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Result};
 use crate::options::PipeOptions;
-use crate::ucx::UcxLink;
+use crate::ucx::{loaded_version_text, UcxLink};
 use crate::wire::RecvSession;
 
 /// A channel between two processes that streams TensorDicts, in both directions.
@@ -59,12 +73,8 @@ use crate::wire::RecvSession;
 /// ```
 #[derive(Debug)]
 pub struct Pipe {
-    sender: Sender<UcxLink>,
-    receiver: Receiver<UcxLink>,
-    connection: Arc<Connection<UcxLink>>,
-    send_timeout: Option<Duration>,
-    recv_timeout: Option<Duration>,
-    close_timeout: Duration,
+    sender: PipeSender,
+    receiver: PipeReceiver,
 }
 
 impl Pipe {
@@ -93,14 +103,12 @@ impl Pipe {
     pub(crate) fn over(link: UcxLink, peer: Peer, options: &PipeOptions) -> Self {
         let connection = Arc::new(Connection::new(link, peer, options.close_timeout));
         let format = options.format();
-        let session = RecvSession::new(format, options.limits.clone());
+        let session = RecvSession::new(format, options.limits);
+        let sender = Sender::new(Arc::clone(&connection), format);
+        let receiver = Receiver::new(Arc::clone(&connection), session, format);
         Self {
-            sender: Sender::new(Arc::clone(&connection), format),
-            receiver: Receiver::new(Arc::clone(&connection), session, format),
-            connection,
-            send_timeout: options.send_timeout,
-            recv_timeout: options.recv_timeout,
-            close_timeout: options.close_timeout,
+            sender: PipeSender::new(Arc::clone(&connection), sender, options.send_timeout),
+            receiver: PipeReceiver::new(connection, receiver, options.recv_timeout, options.limits),
         }
     }
 
@@ -117,7 +125,7 @@ impl Pipe {
     /// * [`Error::Timeout`]: final, since UCX cannot take a send back.
     /// * [`Error::Transport`], [`Error::Forked`]: final.
     pub fn send(&mut self, td: &TensorDict) -> Result<()> {
-        self.sender.send(td, Timer::new(self.send_timeout))
+        self.sender.send(td)
     }
 
     /// As [`send`](Self::send), but gives up after `timeout`.
@@ -125,7 +133,7 @@ impl Pipe {
     /// # Errors
     /// See [`send`](Self::send).
     pub fn send_timeout(&mut self, td: &TensorDict, timeout: Duration) -> Result<()> {
-        self.sender.send(td, Timer::new(Some(timeout)))
+        self.sender.send_timeout(td, timeout)
     }
 
     /// As [`send`](Self::send), but gives up at `deadline`.
@@ -133,7 +141,7 @@ impl Pipe {
     /// # Errors
     /// See [`send`](Self::send).
     pub fn send_deadline(&mut self, td: &TensorDict, deadline: Instant) -> Result<()> {
-        self.sender.send(td, Timer::until(deadline))
+        self.sender.send_deadline(td, deadline)
     }
 
     /// Receives the next TensorDict; waits for it without a limit, unless [`PipeOptions::recv_timeout`] sets one.
@@ -149,7 +157,7 @@ impl Pipe {
     ///   be skipped: [`DecodeError::is_recoverable`](crate::DecodeError::is_recoverable).
     /// * [`Error::Protocol`], [`Error::Transport`], [`Error::Forked`]: final.
     pub fn recv(&mut self) -> Result<TensorDict> {
-        self.receiver.recv(Timer::new(self.recv_timeout))
+        self.receiver.recv()
     }
 
     /// As [`recv`](Self::recv), but gives up after `timeout`.
@@ -157,7 +165,7 @@ impl Pipe {
     /// # Errors
     /// See [`recv`](Self::recv).
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<TensorDict> {
-        self.receiver.recv(Timer::new(Some(timeout)))
+        self.receiver.recv_timeout(timeout)
     }
 
     /// As [`recv`](Self::recv), but gives up at `deadline`.
@@ -165,7 +173,7 @@ impl Pipe {
     /// # Errors
     /// See [`recv`](Self::recv).
     pub fn recv_deadline(&mut self, deadline: Instant) -> Result<TensorDict> {
-        self.receiver.recv(Timer::until(deadline))
+        self.receiver.recv_deadline(deadline)
     }
 
     /// Receives a TensorDict that has arrived already, or `None`.
@@ -173,32 +181,29 @@ impl Pipe {
     /// # Errors
     /// See [`recv`](Self::recv), but for the timeout.
     pub fn try_recv(&mut self) -> Result<Option<TensorDict>> {
-        match self.receiver.recv(Timer::new(Some(Duration::ZERO))) {
-            Err(Error::Timeout { .. }) => Ok(None),
-            received => received.map(Some),
-        }
+        self.receiver.try_recv()
     }
 
     /// Receives the next TensorDict into `td`: into its own storage if it is consolidated, has the same structure and
     /// shares its storage with nobody; otherwise `td` is replaced. Says which.
     ///
     /// # Errors
-    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified, unless
-    /// the error is a timeout before the message began to arrive: then it is unchanged.
+    /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified. It is
+    /// unchanged if the peer closed, or the deadline passed, before the message began to arrive.
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
-        self.receiver.recv_into(td, Timer::new(self.recv_timeout))
+        self.receiver.recv_into(td)
     }
 
     /// An iterator that receives until the first error and ends there without returning it, as `async for` does in
     /// Python. [`error`](Self::error) tells afterwards what it was; after a proper close, [`Error::Closed`].
     pub fn iter(&mut self) -> Iter<'_> {
-        Iter { pipe: self }
+        self.receiver.iter()
     }
 
     /// An iterator of the results of [`recv`](Self::recv), which ends after the first final error has been returned;
     /// a proper close ends it without an error.
     pub fn results(&mut self) -> Results<'_> {
-        Results { pipe: self, done: false }
+        self.receiver.results()
     }
 
     /// What ended the last receive or the pipe, if anything did.
@@ -210,40 +215,95 @@ impl Pipe {
     /// The other end.
     #[must_use]
     pub fn peer(&self) -> &Peer {
-        &self.connection.peer
+        self.sender.peer()
     }
 
     /// What carries the bytes, in UCX's names: `posix/memory` or `sysv/memory` is shared memory, `tcp/lo` is TCP.
     #[must_use]
     pub fn transports(&self) -> &[String] {
-        self.connection.link.transports()
+        self.sender.connection.link.transports()
+    }
+
+    /// Everything that can be known of the pipe, and its counters.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let connection = &self.sender.connection;
+        Info {
+            peer_addr: connection.link.peer_addr(),
+            transports: connection.link.transports().to_vec(),
+            peer_is_ours: crate::link::Link::has_kinds(&connection.link),
+            ucx_version: loaded_version_text(),
+            sent: connection.sent.snapshot(),
+            received: connection.received.snapshot(),
+            time_blocked: connection.link.time_blocked(),
+        }
+    }
+
+    /// Begins to send `td` and returns at once; see [`PipeSender::start_send`].
+    ///
+    /// # Errors
+    /// See [`PipeSender::start_send`].
+    pub fn start_send(&mut self, td: TensorDict) -> Result<Handle<()>> {
+        self.sender.start_send(td)
+    }
+
+    /// Begins to send `td` if nothing that was started is still under way; see [`PipeSender::try_send`].
+    ///
+    /// # Errors
+    /// See [`PipeSender::try_send`].
+    pub fn try_send(&mut self, td: &TensorDict) -> Result<bool> {
+        self.sender.try_send(td)
+    }
+
+    /// Begins to receive and returns at once; see [`PipeReceiver::start_recv`].
+    ///
+    /// # Errors
+    /// See [`PipeReceiver::start_recv`].
+    pub fn start_recv(&mut self) -> Result<Handle<TensorDict>> {
+        self.receiver.start_recv()
+    }
+
+    /// Gives the pipe up for a channel into which a thread receives up to `n` TensorDicts ahead; see [`ReadAhead`].
+    /// To go on sending, [`split`](Self::split) first.
+    ///
+    /// # Errors
+    /// See [`PipeReceiver::into_receiver`].
+    pub fn into_receiver(self, n: usize) -> Result<ReadAhead> {
+        self.receiver.into_receiver(n)
+    }
+
+    /// The two halves, for two threads. Both directions work at the same time; the pipe closes when both halves have
+    /// been dropped, or [`join`](Self::join)ed and closed.
+    #[must_use]
+    pub fn split(self) -> (PipeSender, PipeReceiver) {
+        (self.sender, self.receiver)
+    }
+
+    /// The pipe of two halves.
+    ///
+    /// # Errors
+    /// Gives the halves back if they are of different pipes.
+    pub fn join(sender: PipeSender, receiver: PipeReceiver) -> Result<Self, (PipeSender, PipeReceiver)> {
+        if Arc::ptr_eq(&sender.connection, &receiver.connection) {
+            Ok(Self { sender, receiver })
+        } else {
+            Err((sender, receiver))
+        }
     }
 
     /// Closes the pipe. Waits until the peer has received everything that was sent to it, at most
     /// [`PipeOptions::close_timeout`]. A Python peer does not say what it has received: there it waits until the
-    /// bytes have left this process.
+    /// bytes have arrived in the peer's process.
     ///
     /// # Errors
     /// * [`Error::Timeout`]: the peer did not receive everything in time.
     /// * [`Error::Unread`]: it closed, too, without having received everything.
     /// * [`Error::Disconnected`]: it died before.
     /// * The error that had finished the pipe, if it was not a proper close.
-    pub fn close(self) -> Result<()> {
-        self.connection.close(self.close_timeout)
-    }
-}
-
-/// See [`Pipe::iter`].
-#[derive(Debug)]
-pub struct Iter<'a> {
-    pipe: &'a mut Pipe,
-}
-
-impl Iterator for Iter<'_> {
-    type Item = TensorDict;
-
-    fn next(&mut self) -> Option<TensorDict> {
-        self.pipe.recv().ok()
+    pub fn close(mut self) -> Result<()> {
+        let timer = Timer::new(Some(self.sender.connection.close_timeout()));
+        self.sender.settle(timer);
+        self.sender.connection.close(timer)
     }
 }
 
@@ -253,33 +313,5 @@ impl<'a> IntoIterator for &'a mut Pipe {
 
     fn into_iter(self) -> Iter<'a> {
         self.iter()
-    }
-}
-
-/// See [`Pipe::results`].
-#[derive(Debug)]
-pub struct Results<'a> {
-    pipe: &'a mut Pipe,
-    done: bool,
-}
-
-impl Iterator for Results<'_> {
-    type Item = Result<TensorDict>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.done {
-            return None;
-        }
-        match self.pipe.recv() {
-            Err(error) if error.is_closed() => {
-                self.done = true;
-                None
-            }
-            Err(error) => {
-                self.done = error.is_final();
-                Some(Err(error))
-            }
-            received => Some(received),
-        }
     }
 }

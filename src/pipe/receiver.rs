@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use super::connection::{small_number, Connection};
+use super::connection::{small_number, small_numbers, Connection};
 use super::kind;
 use super::timer::Timer;
-use crate::data::TensorDict;
+use crate::data::{Node, TensorDict};
 use crate::error::{Error, Phase, Result};
 use crate::link::{Kind, Lane, Link, LinkError, Received, RecvFailure, Target, SMALL_BYTES};
 use crate::storage::Storage;
-use crate::wire::{self, DecodeError, Format, RecvSession};
+use crate::wire::{DecodeError, Format, RecvSession};
 
 /// Where a receive into an existing TensorDict put the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,14 @@ enum Stage {
     Body,
 }
 
+/// What it takes to give back the TensorDict whose storage was claimed.
+#[derive(Debug)]
+struct Claimed {
+    structure: Arc<Node>,
+    /// The first bytes of the storage, where a short message may land that is no TensorDict.
+    beginning: [u8; SMALL_BYTES],
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver<L: Link> {
     connection: Arc<Connection<L>>,
@@ -48,11 +56,13 @@ pub(super) struct Receiver<L: Link> {
     leaves: Vec<Storage>,
     /// The TensorDict to receive into, until its storage is claimed.
     into: Option<TensorDict>,
-    claimed: bool,
+    claimed: Option<Claimed>,
     /// Stands in for a TensorDict that is being received into.
     empty: TensorDict,
-    /// What ended the last receive, if it failed.
-    last_error: Option<Error>,
+    /// The peer will send nothing more, though it may still receive.
+    ended: bool,
+    /// The message under way began with a new schema.
+    schema: bool,
 }
 
 impl<L: Link> Receiver<L> {
@@ -65,57 +75,78 @@ impl<L: Link> Receiver<L> {
             pending: None,
             leaves: Vec::new(),
             into: None,
-            claimed: false,
+            claimed: None,
             empty: TensorDict::new([]),
-            last_error: None,
+            ended: false,
+            schema: false,
         }
     }
 
-    /// Why the last receive failed.
-    pub(super) fn error(&self) -> Option<&Error> {
-        self.last_error.as_ref()
-    }
-
     pub(super) fn recv(&mut self, timer: Timer) -> Result<TensorDict> {
-        let received = match self.connection.failure() {
-            Some(error) => Err(error.clone()),
-            None => self.run(timer),
-        };
-        match received {
+        if let Some(error) = self.connection.failure() {
+            return Err(error.clone());
+        }
+        if self.ended {
+            return Err(self.connection.closed());
+        }
+        match self.run(timer) {
             Ok(td) => {
-                self.connection.count_received();
-                self.last_error = None;
+                self.count();
                 Ok(td)
             }
+            Err(error) if self.ended => Err(error),
             Err(error) => {
-                self.last_error = Some(error.clone());
+                if matches!(error, Error::Decode { .. }) && !error.is_final() {
+                    // It came, though it cannot be held.
+                    self.count();
+                }
                 Err(self.connection.fail(error))
             }
         }
     }
 
+    /// A receive after which this half is dropped, so that it cannot go on later.
+    pub(super) fn recv_once(mut self, timer: Timer) -> Result<TensorDict> {
+        let received = self.recv(timer);
+        self.end_once(received)
+    }
+
+    /// As [`Receiver::recv_once`].
+    pub(super) fn recv_into_once(mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
+        let received = self.recv_into(td, timer);
+        self.end_once(received)
+    }
+
+    fn end_once<T>(&mut self, received: Result<T>) -> Result<T> {
+        if received.is_err() && (self.pending.is_some() || !matches!(self.stage, Stage::Head)) {
+            self.connection.abort();
+        }
+        received
+    }
+
+    fn count(&mut self) {
+        let bytes = self.session.body_len().unwrap_or(0) as u64;
+        let schema = std::mem::take(&mut self.schema);
+        self.connection.received.count(bytes, schema, self.session.allocations());
+    }
+
     pub(super) fn recv_into(&mut self, td: &mut TensorDict, timer: Timer) -> Result<Placed> {
         self.into = Some(std::mem::replace(td, self.empty.clone()));
-        self.claimed = false;
+        self.claimed = None;
         let received = self.recv(timer);
         let left = self.into.take();
+        let claimed = self.claimed.take();
         match received {
             Ok(new) => {
                 *td = new;
-                Ok(if std::mem::take(&mut self.claimed) { Placed::InPlace } else { Placed::Replaced })
+                Ok(if claimed.is_some() { Placed::InPlace } else { Placed::Replaced })
             }
             Err(error) => {
                 // If its storage went with a broken receive, the values are zeroes.
-                *td = left.or_else(|| self.zeroes()).unwrap_or_else(|| self.empty.clone());
+                *td = left.or_else(|| claimed.map(Claimed::zeroes)).unwrap_or_else(|| self.empty.clone());
                 Err(error)
             }
         }
-    }
-
-    /// A TensorDict of the schema in force.
-    fn zeroes(&mut self) -> Option<TensorDict> {
-        let len = self.session.body_len()?;
-        self.session.finish(Storage::zeroed(len.max(SMALL_BYTES))).ok()
     }
 
     fn run(&mut self, timer: Timer) -> Result<TensorDict> {
@@ -135,40 +166,48 @@ impl<L: Link> Receiver<L> {
     /// The first part: a flag or a length from Python; from one of ours anything that a message may begin with, and
     /// if it is the storage of the schema in force, the whole message.
     fn head(&mut self, timer: Timer) -> Result<Option<TensorDict>> {
-        let speculate = self.connection.link.has_kinds() && self.session.body_len().is_some();
+        let consolidated = self.format == Format::Consolidated;
+        let speculate = consolidated && self.connection.link.has_kinds() && self.session.body_len().is_some();
         let got = self.next(speculate, timer)?;
         match got.kind {
             Kind::PLAIN if !self.connection.link.has_kinds() => self.plain_head(&got),
-            kind::SAME_SCHEMA if self.format == Format::Consolidated => self.finish(got),
-            kind::NEW_SCHEMA | kind::LEAF_BY_LEAF => {
-                let expected = if self.format == Format::Consolidated { kind::NEW_SCHEMA } else { kind::LEAF_BY_LEAF };
-                if got.kind != expected {
-                    return Err(self.mode_mismatch());
-                }
+            kind::SAME_SCHEMA if consolidated && self.session.body_len().is_none() => {
+                Err(self.decode(DecodeError::NoSchema))
+            }
+            kind::SAME_SCHEMA if consolidated => self.finish(got),
+            kind if kind == kind::opening(self.format) => {
                 let len = small_number(&got).ok_or_else(|| self.wrong("the length of a header", &got))?;
-                self.give_back(got);
+                self.unclaim(got.block);
                 self.expect_header(len)
             }
-            kind::SAME_SCHEMA => Err(self.mode_mismatch()),
+            kind::SAME_SCHEMA | kind::NEW_SCHEMA | kind::LEAF_BY_LEAF | kind::STATELESS => {
+                Err(self.mode_mismatch(got.kind))
+            }
+            kind::FINISHED => {
+                let sent = small_number(&got).ok_or_else(|| self.wrong("the end of one direction", &got))?;
+                self.unclaim(got.block);
+                let end = self.connection.answer_finished(sent);
+                self.ended = end.is_closed();
+                Err(end)
+            }
             kind::GOODBYE => {
-                self.connection.answer_goodbye();
-                Err(self.connection.closed())
+                let (sent, received) = small_numbers(&got).ok_or_else(|| self.wrong("a goodbye", &got))?;
+                self.unclaim(got.block);
+                Err(self.connection.answer_goodbye(sent, received))
             }
             _ => Err(self.wrong("the beginning of a message", &got)),
         }
     }
 
     fn plain_head(&mut self, got: &Received) -> Result<Option<TensorDict>> {
-        match (self.format, got.len, got.small[0]) {
-            (Format::Consolidated, 1, wire::NEW_SCHEMA) => self.stage = Stage::Length,
-            (Format::Consolidated, 1, wire::SAME_SCHEMA) if self.session.body_len().is_some() => {
-                self.stage = Stage::Body
+        match (self.format, got.len) {
+            (Format::Consolidated, 1) => {
+                let is_new = self.session.accept_flag(got.small[0]).map_err(|e| self.decode(e))?;
+                self.stage = if is_new { Stage::Length } else { Stage::Body };
             }
-            (Format::Consolidated, 1, wire::SAME_SCHEMA) => {
-                return Err(self.protocol("data of a schema that it never sent"))
-            }
-            (Format::Consolidated, 8, _) | (Format::LeafByLeaf, 1, _) => return Err(self.mode_mismatch()),
-            (Format::LeafByLeaf, 8, _) => {
+            (Format::Consolidated, 8) => return Err(self.mode_mismatch(kind::LEAF_BY_LEAF)),
+            (Format::LeafByLeaf | Format::Stateless, 1) => return Err(self.mode_mismatch(kind::NEW_SCHEMA)),
+            (Format::LeafByLeaf | Format::Stateless, 8) => {
                 let len = small_number(got).ok_or_else(|| self.wrong("the length of a header", got))?;
                 return self.expect_header(len);
             }
@@ -198,6 +237,7 @@ impl<L: Link> Receiver<L> {
         self.session.accept_header(&block.as_bytes()[..len]).map_err(|e| self.decode(e))?;
         log::debug!("{} sends a new schema of {len} bytes", self.connection.peer);
         self.stage = Stage::Body;
+        self.schema = true;
         if self.format == Format::LeafByLeaf && self.session.leaf_lens().is_empty() {
             return self.finish_leaves().map(Some);
         }
@@ -251,6 +291,7 @@ impl<L: Link> Receiver<L> {
     }
 
     fn next_in(&mut self, target: impl FnOnce(&mut Self) -> Target, timer: Timer) -> Result<Received> {
+        let begun = self.pending.is_some();
         let received = match self.pending.take() {
             Some(pending) => self.connection.link.resume(pending, timer.deadline),
             None => {
@@ -270,7 +311,7 @@ impl<L: Link> Receiver<L> {
             }
             Err(RecvFailure::Error(error)) => error,
         };
-        let boundary = matches!(self.stage, Stage::Head);
+        let boundary = matches!(self.stage, Stage::Head) && !begun;
         if boundary && matches!(error, LinkError::Gone { .. }) && !self.connection.link.has_kinds() {
             // Python has no goodbye: a connection that ends between two messages was closed.
             return Err(self.connection.closed());
@@ -281,23 +322,21 @@ impl<L: Link> Receiver<L> {
 
     /// A buffer that nobody else holds: that of the TensorDict to receive into if it fits, or one of the session's.
     fn buffer(&mut self) -> Storage {
-        if let Some(storage) = self.into.as_mut().and_then(|td| self.session.matching_buffer(td)) {
-            self.into = None;
-            self.claimed = true;
-            return storage;
-        }
-        self.session.buffer()
+        let Some(td) = &mut self.into else { return self.session.buffer() };
+        let structure = Arc::clone(td.root());
+        let Some(storage) = self.session.matching_buffer(td) else { return self.session.buffer() };
+        let mut beginning = [0; SMALL_BYTES];
+        beginning.copy_from_slice(&storage.as_bytes()[..SMALL_BYTES]);
+        self.into = None;
+        self.claimed = Some(Claimed { structure, beginning });
+        storage
     }
 
-    /// Gives a claimed buffer back that was not needed.
+    /// Gives a claimed buffer back, as it was, into which at most a short message came.
     fn unclaim(&mut self, block: Option<Storage>) {
-        if std::mem::take(&mut self.claimed) {
-            self.into = block.and_then(|block| self.session.finish(block).ok());
+        if let (Some(claimed), Some(block)) = (self.claimed.take(), block) {
+            self.into = Some(claimed.give_back(block));
         }
-    }
-
-    fn give_back(&mut self, got: Received) {
-        self.unclaim(got.block);
     }
 
     /// Whether a message that follows a header is marked as it should be.
@@ -313,15 +352,36 @@ impl<L: Link> Receiver<L> {
         self.protocol(&format!("{due} was due, and {} of {} bytes came", kind::name(got.kind), got.len))
     }
 
-    fn mode_mismatch(&self) -> Error {
-        let ours = self.format == Format::Consolidated;
-        let theirs = !ours;
-        self.protocol(&format!(
-            "it sends with consolidated={theirs} and this end receives with consolidated={ours}; both ends need the same"
-        ))
+    /// `theirs` begins a message of another format than ours. (A first message of 8 bytes from Python may also be one
+    /// of `send_tensordict`.)
+    fn mode_mismatch(&self, theirs: Kind) -> Error {
+        let ours = match self.format {
+            Format::Consolidated => "consolidated=true",
+            Format::LeafByLeaf => "consolidated=false",
+            Format::Stateless => "recv_tensordict",
+        };
+        let theirs = match theirs {
+            kind::LEAF_BY_LEAF => "consolidated=false",
+            kind::STATELESS => "send_tensordict",
+            _ => "consolidated=true",
+        };
+        self.protocol(&format!("it sends with {theirs} and this end receives with {ours}; both ends need the same"))
     }
 
     fn protocol(&self, reason: &str) -> Error {
         Error::Protocol { peer: self.connection.peer.clone(), reason: reason.into() }
+    }
+}
+
+impl Claimed {
+    fn give_back(self, mut storage: Storage) -> TensorDict {
+        storage.make_mut()[..SMALL_BYTES].copy_from_slice(&self.beginning);
+        let len = self.structure.packed_len();
+        TensorDict::from_packed(self.structure, storage, len)
+    }
+
+    fn zeroes(self) -> TensorDict {
+        let len = self.structure.packed_len();
+        TensorDict::from_packed(self.structure, Storage::zeroed(len.max(SMALL_BYTES)), len)
     }
 }

@@ -8,7 +8,7 @@ use super::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Phase, Result};
 use crate::link::{Kind, Lane, Link, LinkError, Message, Payload};
-use crate::wire::{Body, Format, Outgoing, SendSession};
+use crate::wire::{self, Body, Format, Outgoing, SendSession};
 
 #[derive(Debug)]
 pub(super) struct Sender<L: Link> {
@@ -28,25 +28,42 @@ impl<L: Link> Sender<L> {
         if let Some(error) = self.failure() {
             return Err(error.clone());
         }
-        let outgoing = self.session.encode(td)?;
-        let sent = transmit(&self.connection.link, self.format, &outgoing, timer);
-        match sent {
-            Ok(()) => {
-                self.session.commit();
-                self.connection.count_sent();
-                Ok(())
-            }
-            Err(error) => {
-                let gone = matches!(error, LinkError::Gone { .. });
-                let error = self.connection.explain(Phase::Send, timer, "while sending to it", error);
-                if gone {
-                    self.gone = Some(error.clone());
-                } else {
-                    self.connection.fail(error.clone());
-                }
-                Err(error)
-            }
+        let link = &self.connection.link;
+        let (bytes, new_schema) = if let Some((storage, len)) = self.session.known(td) {
+            let payload = Payload::Block { storage, offset: 0, len };
+            let sent = transmit_known(link, payload, timer);
+            sent.map_err(|error| self.failed(timer, error))?;
+            (len as u64, false)
+        } else {
+            let outgoing = self.session.encode(td)?;
+            let bytes = outgoing.bodies().iter().map(|body| body.len as u64).sum();
+            let new_schema = outgoing.header().is_some();
+            let sent = transmit(link, self.format, &outgoing, timer);
+            sent.map_err(|error| self.failed(timer, error))?;
+            self.session.commit();
+            (bytes, new_schema)
+        };
+        self.connection.sent.count(bytes, new_schema, self.session.allocations());
+        Ok(())
+    }
+
+    fn failed(&mut self, timer: Timer, error: LinkError) -> Error {
+        let gone = matches!(error, LinkError::Gone { .. });
+        let error = self.connection.explain(Phase::Send, timer, "while sending to it", error);
+        if gone {
+            self.gone = Some(error.clone());
+            return error;
         }
+        self.connection.fail(error)
+    }
+
+    /// Whether `td` can be sent.
+    pub(super) fn check(&mut self, td: &TensorDict) -> Result<()> {
+        if let Some(error) = self.failure() {
+            return Err(error.clone());
+        }
+        self.session.encode(td)?;
+        Ok(())
     }
 
     pub(super) fn failure(&self) -> Option<&Error> {
@@ -54,31 +71,36 @@ impl<L: Link> Sender<L> {
     }
 }
 
+/// Hands the one message of a TensorDict to the link whose schema the peer knows.
+fn transmit_known<L: Link>(link: &L, payload: Payload<'_>, timer: Timer) -> Result<(), LinkError> {
+    let message = Message { lane: Lane::Data, kind: kind::SAME_SCHEMA, payload };
+    if link.has_kinds() {
+        return link.send(&[message], timer.deadline);
+    }
+    let flag = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(&[wire::SAME_SCHEMA]) };
+    link.send(&[flag, message], timer.deadline)
+}
+
 /// Hands the messages of one TensorDict to the link.
 fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: Timer) -> Result<(), LinkError> {
     let kinds = link.has_kinds();
+    let Some(header) = outgoing.header() else {
+        // Packed for this message.
+        return outgoing
+            .bodies()
+            .iter()
+            .try_for_each(|one| transmit_known(link, body(kind::SAME_SCHEMA, one).payload, timer));
+    };
     let flag = outgoing.flag().filter(|_| !kinds).map(|flag| [flag]);
     let flag = flag.as_ref().map(|flag| Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(flag) });
-    let Some(header) = outgoing.header() else {
-        let bodies = outgoing.bodies();
-        return match (flag, bodies) {
-            (Some(flag), [storage]) => link.send(&[flag, body(kind::BODY, storage)], timer.deadline),
-            _ => send_all(link, kind::SAME_SCHEMA, bodies, timer),
-        };
-    };
     if let Some(flag) = flag {
         link.send(&[flag], timer.deadline)?;
     }
     let len = (header.len() as u64).to_le_bytes();
-    let opening = if format == Format::LeafByLeaf { kind::LEAF_BY_LEAF } else { kind::NEW_SCHEMA };
     let payload = Payload::Block { storage: header, offset: 0, len: header.len() };
     let header = Message { lane: Lane::Data, kind: kind::HEADER, payload };
-    link.send(&[number(Lane::Data, opening, &len), header], timer.deadline)?;
-    send_all(link, kind::BODY, outgoing.bodies(), timer)
-}
-
-fn send_all<L: Link>(link: &L, kind: Kind, bodies: &[Body], timer: Timer) -> Result<(), LinkError> {
-    bodies.iter().try_for_each(|one| link.send(&[body(kind, one)], timer.deadline))
+    link.send(&[number(Lane::Data, kind::opening(format), &len), header], timer.deadline)?;
+    outgoing.bodies().iter().try_for_each(|one| link.send(&[body(kind::BODY, one)], timer.deadline))
 }
 
 fn body(kind: Kind, body: &Body) -> Message<'_> {

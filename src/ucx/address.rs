@@ -5,12 +5,19 @@ use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::ptr;
 
+use super::config::Settings;
+use super::context::loaded_version;
+use super::error::UcxError;
+
 /// Every address that `host` has, in the resolver's order. Literals need no resolver; IPv6 scopes are allowed.
 pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     // `[::1]` is how addresses with a port are written; the resolver wants it bare.
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in (bare, port).to_socket_addrs()? {
+    for mut address in (bare, port).to_socket_addrs()? {
+        if let Some(v4) = as_v4(address) {
+            address = v4;
+        }
         if !addresses.contains(&address) {
             addresses.push(address);
         }
@@ -19,6 +26,34 @@ pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
     Ok(addresses)
+}
+
+/// The IPv4 address that `::ffff:a.b.c.d` stands for.
+fn as_v4(address: SocketAddr) -> Option<SocketAddr> {
+    let SocketAddr::V6(v6) = address else { return None };
+    v6.ip().to_ipv4_mapped().map(|ip| SocketAddr::new(ip.into(), v6.port()))
+}
+
+/// Whether UCX can use `address`, as a peer's or as its own.
+///
+/// UCX keeps for the address of a TCP peer as much room as the address of the local interface takes, and writes the
+/// peer's there whatever its length: an IPv6 peer of an interface with an IPv4 address overruns the heap. So for IPv6
+/// the interfaces must show their IPv6 addresses, to which a preset sees. Link-local ones they never show, and that of
+/// the loopback only since 1.14.
+pub(crate) fn check_usable(address: SocketAddr, settings: &Settings) -> Result<(), UcxError> {
+    let SocketAddr::V6(v6) = address else { return Ok(()) };
+    let first =
+        settings.effective("TCP_AF_PRIO").map(|list| list.split(',').next().unwrap_or_default().trim() == "inet6");
+    let reason = if loaded_version() < (1, 14) {
+        "this UCX does not keep enough memory for IPv6 addresses; use an IPv4 address, or UCX 1.14 or later"
+    } else if v6.ip().is_unicast_link_local() {
+        "UCX does not keep enough memory for link-local addresses; use a global or an IPv4 address"
+    } else if first == Some(false) {
+        "UCX_TCP_AF_PRIO must be unset, or name inet6 first"
+    } else {
+        return Ok(());
+    };
+    Err(UcxError::Ipv6 { address, reason })
 }
 
 /// An address in C's form, with its length.
@@ -101,6 +136,7 @@ mod tests {
     fn literals_and_names_resolve() {
         assert_eq!(resolve("[::1]", 5).expect("literal"), ["[::1]:5".parse().expect("literal")]);
         assert_eq!(resolve("10.1.2.3", 5).expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
+        assert_eq!(resolve("::ffff:10.1.2.3", 5).expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
         assert!(resolve("no-such-host.invalid", 5).is_err());
     }
 }

@@ -131,7 +131,7 @@ mod tests {
         let a = Context::shared(&Settings::default()).expect("context");
         let b = Context::shared(&Settings::default()).expect("context");
         assert!(Arc::ptr_eq(&a, &b));
-        let tcp = Settings { chosen: vec![("TLS".into(), "tcp".into())] };
+        let tcp = Settings::new(vec![("TLS".into(), "tcp".into())]);
         assert!(!Arc::ptr_eq(&a, &Context::shared(&tcp).expect("context")));
     }
 }

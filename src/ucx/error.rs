@@ -24,6 +24,8 @@ pub(crate) enum UcxError {
     NoTransport { status: Status, tls: String, devices: String },
     #[error("the address {0} is in use; choose another port, or 0 for any free one")]
     AddrInUse(std::net::SocketAddr),
+    #[error("{address} cannot be used: {reason}")]
+    Ipv6 { address: std::net::SocketAddr, reason: &'static str },
     #[error("{operation}: {message}")]
     Os { operation: &'static str, message: String },
 }

@@ -1,9 +1,11 @@
 //! [`UcxLink`] and [`UcxListener`]: the [`Link`] over UCX, and how a connection comes about.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::address::check_usable;
 use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -19,7 +21,7 @@ use crate::link::{
     Deadline, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target, SMALL_BYTES,
 };
 
-/// How long closing may take beyond its deadline: an endpoint that is not closed would leave the peer waiting.
+/// How long a forced close may take; it takes milliseconds.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// How many sends of one message sequence are under way at once.
 const WINDOW: usize = 8;
@@ -40,6 +42,8 @@ pub(crate) enum EstablishError {
     /// The listener refuses this client, or its UCX this one's.
     #[error("{0}")]
     Rejected(String),
+    #[error("nobody listens there, or no longer, or the host cannot be reached ({0})")]
+    NoListener(String),
     #[error("the peer's greeting has a wrong checksum: it is no tensordict pipe, or speaks another version")]
     Greeting,
 }
@@ -61,7 +65,8 @@ pub(crate) struct Connecting {
 impl Connecting {
     /// Begins to connect to a listener.
     pub(crate) fn to(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let worker = Worker::new(Context::shared(settings)?)?;
+        check_usable(address, settings)?;
+        let worker = Worker::new(Context::shared(&settings.for_address(address))?)?;
         let endpoint = Endpoint::connect(&worker, address)?;
         Ok(Self { engine: Engine::new(worker, endpoint, spin), side: Side::Client, peer: Some(address) })
     }
@@ -107,6 +112,9 @@ impl Connecting {
         match (exchanged, guard.child.failure()) {
             (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
             (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
+            (Err(_), Some(status @ Status::NOT_CONNECTED)) if self.side == Side::Client => {
+                Err(EstablishError::NoListener(status.to_string()))
+            }
             (Err(error), _) => Err(error),
         }
     }
@@ -164,32 +172,61 @@ pub(crate) struct UcxListener {
     context: Arc<Context>,
     local_addr: SocketAddr,
     spin: Duration,
+    interrupted: AtomicBool,
 }
 
 impl UcxListener {
     pub(crate) fn bind(address: SocketAddr, settings: &Settings, spin: Duration) -> Result<Self, UcxError> {
-        let context = Context::shared(settings)?;
+        check_usable(address, settings)?;
+        let context = Context::shared(&settings.for_address(address))?;
         let worker = Worker::new(Arc::clone(&context))?;
         let listener = Listener::bind(&worker, address)?;
         let local_addr = listener.local_addr()?;
-        Ok(Self { engine: Engine::new(worker, listener, spin), context, local_addr, spin })
+        let engine = Engine::new(worker, listener, spin);
+        Ok(Self { engine, context, local_addr, spin, interrupted: AtomicBool::new(false) })
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// The next client, not yet established.
+    /// The next client, not yet established. [`LinkError::Closed`] once it is interrupted.
     pub(crate) fn accept(&self, deadline: Deadline) -> Result<Connecting, EstablishError> {
-        let worker = Worker::new(Arc::clone(&self.context))?;
         let mut guard = self.engine.lock()?;
         loop {
-            self.engine.wait(&mut guard, deadline, |locked| locked.child.has_request()).map_err(stopped)?;
+            let ready = |locked: &Locked<Listener>| locked.child.has_request() || self.is_interrupted();
+            self.engine.wait(&mut guard, deadline, ready).map_err(stopped)?;
+            if self.is_interrupted() {
+                return Err(LinkError::Closed.into());
+            }
             let Some(request) = guard.child.next_request() else { continue };
             let peer = request.client_addr();
+            if let Some(Err(error)) = peer.map(|peer| check_usable(peer, self.context.settings())) {
+                guard.child.reject(request);
+                return Err(error.into());
+            }
+            let worker = match Worker::new(Arc::clone(&self.context)) {
+                Ok(worker) => worker,
+                Err(error) => {
+                    guard.child.reject(request);
+                    return Err(error.into());
+                }
+            };
             let endpoint = Endpoint::accept(&worker, request.into_raw())?;
             return Ok(Connecting { engine: Engine::new(worker, endpoint, self.spin), side: Side::Server, peer });
         }
+    }
+
+    /// Makes every `accept`, now and later, return.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
+        if !super::fork::in_child() {
+            self.engine.wake();
+        }
+    }
+
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 }
 
@@ -214,6 +251,11 @@ impl UcxLink {
     /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
     pub(crate) fn transports(&self) -> &[String] {
         &self.transports
+    }
+
+    /// How long callers slept.
+    pub(crate) fn time_blocked(&self) -> Duration {
+        self.engine.time_blocked()
     }
 
     /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
@@ -315,15 +357,26 @@ impl UcxLink {
                 });
             }
         }
-        let capacity = guard.requests.capacity(&ticket);
-        let (status, received) = guard.requests.finish_recv(ticket);
-        match (status, stop) {
-            (Status::OK, _) => Ok(received),
-            (Status::TRUNCATED, _) => Err(RecvFailure::Error(LinkError::TooLong { capacity })),
-            (_, Some(Stop::Gone(status))) => Err(RecvFailure::Error(gone(status))),
-            (Status::CANCELED, Some(Stop::Expired)) => Err(RecvFailure::Expired(received.block)),
-            (status, _) => Err(RecvFailure::Error(failed(guard, "ucp_tag_recv_nbx", status))),
+        match (guard.requests.slot(&ticket).status.get(), stop) {
+            (Status::OK, _) => Ok(guard.requests.finish_recv(ticket).1),
+            (Status::CANCELED, Some(Stop::Expired)) => {
+                Err(RecvFailure::Expired(guard.requests.finish_recv(ticket).1.block))
+            }
+            (Status::CANCELED, Some(Stop::Gone(status))) => {
+                guard.requests.finish(ticket);
+                Err(RecvFailure::Error(gone(status)))
+            }
+            (status, _) => Err(self.recv_failed(guard, ticket, status)),
         }
+    }
+
+    fn recv_failed(&self, guard: &mut Guard<'_, Endpoint>, ticket: Ticket, status: Status) -> RecvFailure<Ticket> {
+        let capacity = guard.requests.capacity(&ticket);
+        guard.requests.finish(ticket);
+        RecvFailure::Error(match status {
+            Status::TRUNCATED => LinkError::TooLong { capacity },
+            status => failed(guard, "ucp_tag_recv_nbx", status),
+        })
     }
 }
 
@@ -374,13 +427,19 @@ impl Link for UcxLink {
         } else {
             (self.recv_tag, u64::MAX)
         };
+        let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         // SAFETY: the bytes are the slot's own or a block that the slot now holds alone; it lives until it is done.
-        let request = unsafe { guard.worker.tag_recv(place, tag, slot) };
+        let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
         match Status::of_ptr(request) {
             Status::IN_PROGRESS => slot.request.set(request),
             status => {
-                guard.requests.finish(ticket);
-                return Err(RecvFailure::Error(failed(&guard, "ucp_tag_recv_nbx", status)));
+                slot.status.set(status);
+                slot.len.set(info.length);
+                slot.tag.set(info.sender_tag);
+                return match status {
+                    Status::OK => Ok(guard.requests.finish_recv(ticket).1),
+                    status => Err(self.recv_failed(&mut guard, ticket, status)),
+                };
             }
         }
         self.finish_recv(&mut guard, ticket, deadline)
@@ -395,6 +454,18 @@ impl Link for UcxLink {
         self.kinds
     }
 
+    fn abort(&self) {
+        let Ok(mut guard) = self.engine.lock() else { return };
+        if guard.child.is_closed() {
+            return;
+        }
+        if let Some(ticket) = force_close(&mut guard) {
+            guard.requests.abandon(ticket);
+        }
+        drop(guard);
+        self.engine.wake();
+    }
+
     fn close(&self, deadline: Deadline) -> Result<(), LinkError> {
         let mut guard = self.engine.lock()?;
         if guard.child.is_closed() {
@@ -402,23 +473,32 @@ impl Link for UcxLink {
         }
         let flushed = self.flush(&mut guard, deadline);
         guard.worker.discard_unread(self.recv_tag, !KIND_MASK);
-        let ticket = guard.requests.take();
-        let Locked { child, requests, .. } = &mut *guard;
-        let slot = requests.slot(&ticket);
-        // SAFETY: the slot lives until it is done or the worker is destroyed.
-        let request = unsafe { child.close(flushed.is_err(), slot) };
-        if Status::of_ptr(request) == Status::IN_PROGRESS {
-            slot.request.set(request);
-            let within = Instant::now() + CLOSE_WITHIN;
-            let end = deadline.map_or(within, |deadline| deadline.max(within));
-            if self.engine.wait_for(&mut guard, Some(end), &ticket).is_err() {
-                guard.requests.abandon(ticket);
-                return flushed;
+        // A close that flushes waits for the peer's answer, without an end; so flush first, which can be given up, and
+        // then close by force, which needs nobody.
+        if let Some(ticket) = force_close(&mut guard) {
+            let end = Some(Instant::now() + CLOSE_WITHIN);
+            match self.engine.wait_for(&mut guard, end, &ticket) {
+                Ok(()) => drop(guard.requests.finish(ticket)),
+                Err(_) => guard.requests.abandon(ticket),
             }
         }
-        guard.requests.finish(ticket);
         flushed
     }
+}
+
+/// Begins to close; gives the operation's ticket if it did not end at once.
+fn force_close(guard: &mut Guard<'_, Endpoint>) -> Option<Ticket> {
+    let ticket = guard.requests.take();
+    let Locked { child, requests, .. } = &mut **guard;
+    let slot = requests.slot(&ticket);
+    // SAFETY: the slot lives until it is done or the worker is destroyed.
+    let request = unsafe { child.close(true, slot) };
+    if Status::of_ptr(request) == Status::IN_PROGRESS {
+        slot.request.set(request);
+        return Some(ticket);
+    }
+    guard.requests.finish(ticket);
+    None
 }
 
 impl UcxLink {
@@ -494,7 +574,7 @@ mod tests {
     }
 
     fn transports() -> [Settings; 2] {
-        [Settings::default(), Settings { chosen: vec![("TLS".into(), "tcp".into())] }]
+        [Settings::default(), Settings::new(vec![("TLS".into(), "tcp".into())])]
     }
 
     #[test]

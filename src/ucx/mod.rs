@@ -27,7 +27,7 @@ mod request;
 mod status;
 mod worker;
 
-pub(crate) use address::resolve;
+pub(crate) use address::{check_usable, resolve};
 pub(crate) use config::Settings;
 pub(crate) use context::loaded_version_text;
 pub(crate) use error::UcxError;

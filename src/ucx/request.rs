@@ -141,6 +141,11 @@ impl Requests {
         });
     }
 
+    /// Frees every request that has completed, for the end of the worker.
+    pub(super) fn free_all(&mut self) {
+        self.slots.iter().filter(|slot| slot.done.get()).for_each(|slot| free_request(slot));
+    }
+
     pub(super) fn completions(&self) -> u64 {
         self.completions.get()
     }
@@ -148,6 +153,11 @@ impl Requests {
     /// Every request that has not completed; for cancelling all before the worker goes.
     pub(super) fn unfinished(&self) -> impl Iterator<Item = *mut libc::c_void> + '_ {
         self.slots.iter().filter(|s| !s.done.get()).map(|s| s.request.get()).filter(|r| !r.is_null())
+    }
+
+    /// Gives every request back that has completed, before the worker goes.
+    pub(super) fn free_done(&self) {
+        self.slots.iter().filter(|slot| slot.done.get()).for_each(|slot| free_request(slot));
     }
 }
 

@@ -16,8 +16,8 @@ impl Status {
     pub(crate) const CANCELED: Self = Self(ucx_sys::UCS_ERR_CANCELED);
     pub(crate) const TRUNCATED: Self = Self(ucx_sys::UCS_ERR_MESSAGE_TRUNCATED);
     pub(crate) const REJECTED: Self = Self(ucx_sys::UCS_ERR_REJECTED);
+    pub(crate) const NOT_CONNECTED: Self = Self(ucx_sys::UCS_ERR_NOT_CONNECTED);
     pub(crate) const NO_DEVICE: Self = Self(ucx_sys::UCS_ERR_NO_DEVICE);
-    pub(crate) const UNREACHABLE: Self = Self(ucx_sys::UCS_ERR_UNREACHABLE);
 
     /// Whether it says that the other end is not there (any more).
     pub(crate) fn is_disconnect(self) -> bool {

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::callback;
-use super::context::Context;
+use super::context::{loaded_version, Context};
 use super::endpoint::with_slot;
 use super::error::UcxError;
 use super::request::Slot;
@@ -17,9 +17,12 @@ use super::status::{check, Status};
 pub(crate) struct Worker {
     raw: ucx_sys::ucp_worker_h,
     event_fd: RawFd,
+    /// Whether a receive that completes at once describes its message (UCX 1.16); otherwise only the callback does.
+    describes_at_once: bool,
     /// Set once the C object is gone.
     destroyed: bool,
-    context: Arc<Context>,
+    /// Outlives the worker.
+    _context: Arc<Context>,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -38,7 +41,14 @@ impl Worker {
             Status::NO_DEVICE => return Err(super::context::no_transport(status, context.settings())),
             status => return Err(UcxError::Status { operation: "ucp_worker_create", status }),
         }
-        let mut worker = Self { raw, event_fd: -1, destroyed: false, context, not_send: PhantomData };
+        let mut worker = Self {
+            raw,
+            event_fd: -1,
+            describes_at_once: loaded_version() >= (1, 16),
+            destroyed: false,
+            _context: context,
+            not_send: PhantomData,
+        };
         worker.check_thread_mode()?;
         // SAFETY: a live worker of a context with the wakeup feature.
         let status = unsafe { ucx_sys::ucp_worker_get_efd(worker.raw, &mut worker.event_fd) };
@@ -90,9 +100,8 @@ impl Worker {
         self.event_fd
     }
 
-    /// Posts a receive of the next message whose tag equals `tag` under `mask`, of at most `len` bytes. Gives a
-    /// request or an error; also what completes at once runs the callback, since UCX 1.13 describes the message
-    /// nowhere else (it passes over `UCP_OP_ATTR_FIELD_RECV_INFO`).
+    /// Posts a receive of the next message whose tag equals `tag` under `mask`, of at most `len` bytes. If null comes
+    /// back it has completed at once and `info` describes the message; otherwise the callback will.
     ///
     /// # Safety
     /// `data` stays writable and untouched, and `slot` alive, until the slot is done.
@@ -101,11 +110,17 @@ impl Worker {
         (data, len): (*mut libc::c_void, usize),
         (tag, mask): (u64, u64),
         slot: &Slot,
+        info: &mut ucx_sys::ucp_tag_recv_info_t,
     ) -> ucx_sys::ucs_status_ptr_t {
         let mut param = with_slot(slot);
-        param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        if self.describes_at_once {
+            param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_RECV_INFO;
+            param.recv_info.tag_info = info;
+        } else {
+            param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+        }
         param.cb.recv = Some(callback::tag_received);
-        // SAFETY: a live worker under its lock; the rest by the caller's promise.
+        // SAFETY: a live worker under its lock; `info` is only used during the call, the rest by the caller's promise.
         unsafe { ucx_sys::ucp_tag_recv_nbx(self.raw, data, len, tag, mask, &param) }
     }
 
@@ -119,7 +134,7 @@ impl Worker {
                 return;
             }
             let param = ucx_sys::ucp_request_param_t::default();
-            let nowhere = std::ptr::NonNull::<u8>::dangling().as_ptr().cast();
+            let nowhere = ptr::NonNull::<u8>::dangling().as_ptr().cast();
             // SAFETY: the message was removed by the probe just now; no byte is written, as there is room for none.
             let request = unsafe { ucx_sys::ucp_tag_msg_recv_nbx(self.raw, nowhere, 0, message, &param) };
             if Status::of_ptr(request) == Status::IN_PROGRESS {
@@ -140,10 +155,6 @@ impl Worker {
 
     pub(super) fn as_ptr(&self) -> ucx_sys::ucp_worker_h {
         self.raw
-    }
-
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
     }
 
     /// Ends the worker; afterwards UCX touches no buffer and runs no callback of it.

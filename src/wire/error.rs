@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::data::{DType, DataError};
+use crate::data::{path_text, DType, DataError};
 
 /// Why a TensorDict cannot be sent in this format. Nothing has been sent then.
 ///
@@ -37,6 +37,12 @@ pub enum EncodeError {
         path: KeyPath,
         /// Where it would lie.
         start: usize,
+    },
+    /// The consolidated formats have no form for Python's `UnbatchedTensor`.
+    #[error("{path}: an unbatched tensor can only be sent leaf by leaf")]
+    Unbatched {
+        /// The path of the tensor.
+        path: KeyPath,
     },
     /// The leaf-by-leaf format has no form for this.
     #[error("{path}: {what} cannot be sent leaf by leaf; use the consolidated format")]
@@ -260,6 +266,7 @@ impl EncodeError {
         | Self::JaggedName { path }
         | Self::DType { path, .. }
         | Self::Misaligned { path, .. }
+        | Self::Unbatched { path }
         | Self::NotALeaf { path, .. }
         | Self::Integer { path, .. } = &mut self
         {
@@ -285,12 +292,7 @@ impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [] => f.write_str("the root"),
-            [name] => write!(f, "{name:?}"),
-            [first, rest @ ..] => {
-                write!(f, "({first:?}")?;
-                rest.iter().try_for_each(|name| write!(f, ", {name:?}"))?;
-                f.write_str(")")
-            }
+            names => f.write_str(&path_text(&names.iter().map(String::as_str).collect::<Vec<_>>())),
         }
     }
 }

@@ -9,19 +9,19 @@ use crate::storage::{Pooled, Storage};
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     slots: Vec<Pooled>,
-    len: usize,
+    allocations: u64,
 }
 
 impl Pool {
     /// The only handle to a storage of `len` bytes with any contents.
     pub(super) fn take(&mut self, len: usize) -> Storage {
-        if self.len != len {
+        if self.slots.first().is_some_and(|slot| slot.len() != len) {
             self.slots.clear();
-            self.len = len;
         }
         if let Some(storage) = self.slots.iter().find_map(Pooled::lend) {
             return storage;
         }
+        self.allocations += 1;
         if self.slots.len() < MAX_SLOTS {
             self.slots.push(Pooled::zeroed(len));
             if let Some(storage) = self.slots.last().and_then(Pooled::lend) {
@@ -29,6 +29,11 @@ impl Pool {
             }
         }
         Storage::zeroed(len)
+    }
+
+    /// How many storages were allocated so far.
+    pub(super) fn allocations(&self) -> u64 {
+        self.allocations
     }
 }
 

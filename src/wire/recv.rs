@@ -7,10 +7,10 @@ use super::frame::{Format, NEW_SCHEMA, SAME_SCHEMA};
 use super::leaves::{self, Header};
 use super::metadata;
 use super::pool::Pool;
-use super::schema::Schema;
+use super::schema::{same_layout, Schema};
 use super::Limits;
-use crate::data::{same_structure, Device, TensorDict};
-use crate::storage::Storage;
+use crate::data::{Device, TensorDict};
+use crate::storage::{Storage, RECEIVABLE};
 
 /// The receiver's side of a stream: knows the lengths of what comes next, and keeps the buffers.
 ///
@@ -91,6 +91,12 @@ impl RecvSession {
         self.schema().map(|schema| schema.total_bytes)
     }
 
+    /// How many storages were allocated so far.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        self.pool.allocations()
+    }
+
     /// Leaf by leaf: the length of each tensor that follows.
     #[must_use]
     pub fn leaf_lens(&self) -> &[usize] {
@@ -108,7 +114,7 @@ impl RecvSession {
     /// It has [`body_len`](Self::body_len) bytes and at least 16, so that a short message of another kind that comes
     /// instead finds room. It is one of few that are used again when nobody holds them any more.
     pub fn buffer(&mut self) -> Storage {
-        let len = self.body_len().unwrap_or(0).max(MIN_BUFFER);
+        let len = self.body_len().unwrap_or(0).max(RECEIVABLE);
         self.pool.take(len)
     }
 
@@ -118,8 +124,8 @@ impl RecvSession {
         let schema = self.schema()?;
         let root = schema.root.as_ref().ok()?;
         let storage = td.packed_storage()?;
-        let fits = storage.len() >= schema.total_bytes.max(MIN_BUFFER) && storage.is_unique();
-        if !fits || !same_structure(root, td.root()) {
+        let fits = storage.len() >= schema.total_bytes.max(RECEIVABLE) && storage.is_unique();
+        if !fits || !same_layout(root, td.root()) {
             return None;
         }
         std::mem::replace(td, self.vacant.clone()).into_packed_storage()
@@ -136,7 +142,7 @@ impl RecvSession {
             return Err(DecodeError::Length { expected: schema.total_bytes, found: storage.len() });
         }
         let root = schema.root.clone()?;
-        Ok(TensorDict::from_packed(root, storage))
+        Ok(TensorDict::from_packed(root, storage, schema.total_bytes))
     }
 
     /// Leaf by leaf: the TensorDict whose tensors have been received into `storages`, in the order of
@@ -168,6 +174,3 @@ impl fmt::Debug for RecvSession {
         f.debug_struct("RecvSession").field("format", format).field("limits", limits).finish_non_exhaustive()
     }
 }
-
-/// The shortest buffer.
-const MIN_BUFFER: usize = 16;

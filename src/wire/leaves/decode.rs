@@ -69,7 +69,7 @@ impl Fields {
         if reader.take_lone_surrogate() {
             let marked = |path: &&Path| path.iter().any(|name| name.contains(char::REPLACEMENT_CHARACTER));
             let path = self.keys.iter().flatten().find(marked).cloned();
-            self.lone_surrogate.get_or_insert(path.unwrap_or_else(|| vec![key.to_owned()]));
+            self.lone_surrogate.get_or_insert_with(|| path.unwrap_or_else(|| vec![key.to_owned()]));
         }
         match repeated {
             false => Ok(()),

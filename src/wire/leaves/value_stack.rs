@@ -10,11 +10,11 @@ pub(super) fn fits(child: &Child, batch_size: &Shape) -> bool {
     let Child::Node(node) = child else { return false };
     let Body::Stack(stack) = node.body() else { return false };
     let sizes = &stack.batch_size;
-    let only_last_empty = sizes.iter().rev().skip(1).all(|&size| size != 0);
     stack.kind == StackKind::NonTensor
         && sizes.starts_with(batch_size)
         && !sizes.contains(&DIFFERING)
-        && only_last_empty
+        && sizes.iter().rev().skip(1).all(|&size| size != 0)
+        && sizes.element_count().is_some_and(|count| count <= MAX_VALUES)
 }
 
 /// Python's `tolist()`.
@@ -95,3 +95,6 @@ fn stack_along(dim: usize, dims: &[(usize, usize)], at: usize, flat: &mut [Value
     let stack = Stack::new(StackKind::NonTensor, dim, None, elements)?;
     Ok(Child::Node(Arc::new(Node::new(false, Body::Stack(stack)))))
 }
+
+/// A single value stands for every index of its batch size, and nested lists repeat it as often.
+const MAX_VALUES: usize = 1_000_000;

@@ -4,9 +4,9 @@ use indexmap::{map::Entry, IndexMap};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{CLASS, DEVICE, DICT, JAGGED, JAGGED_LENGTHS, JAGGED_OFFSETS, JAGGED_VALUES};
-use super::{LABELS, LEAVES, SIZE, TOTAL_BYTES, VALUES};
-use crate::data::{Body, Child, Dict, JaggedLeaf, Leaf, Node, NonTensor, Shape, Stack, StackKind};
+use super::leaf::{follow, JaggedParts, RawLeaf, Span};
+use super::{CLASS, DEVICE, DICT, LABELS, LEAVES, SIZE, TOTAL_BYTES, VALUES};
+use crate::data::{Body, Child, Dict, Node, NonTensor, Shape, Stack, StackKind};
 use crate::wire::error::{BrokenRule, DecodeError, KeyPath};
 use crate::wire::json::{read_value, Kind, Reader};
 use crate::wire::schema::{device, names, shape, text, Schema};
@@ -41,15 +41,9 @@ pub(in crate::wire) fn decode(json: &[u8], counted: bool, limits: Limits) -> Res
     if declared != end {
         return Err(DecodeError::TotalBytes { declared, end });
     }
+    debug_assert_eq!(node.check_packed(), Some(end));
     let schema = Schema::new(node, end, lone_surrogate, limits)?;
     Ok(Schema { device: sender_device.flatten(), ..schema })
-}
-
-/// The bytes that the tensors of an entry take in the storage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Span {
-    start: usize,
-    stop: usize,
 }
 
 /// A TensorDict or stack while its fields are read.
@@ -135,7 +129,7 @@ impl<'a> Part<'a> {
             self.placed.push(placed);
             Ok::<_, DecodeError>(())
         })?;
-        if jagged.values.is_some() {
+        if jagged.is_incomplete() {
             return Err(BrokenRule::JaggedParts.into());
         }
         Ok(())
@@ -248,102 +242,10 @@ impl Labels {
     }
 }
 
-/// A leaf as it stands in the text, checked by itself.
-#[derive(Debug)]
-struct RawLeaf {
-    leaf: Leaf,
-    span: Span,
-    /// Only the offsets of a jagged tensor have it.
-    ragged_index: Option<usize>,
-}
-
-impl RawLeaf {
-    /// `[dtype, shape, start, stop, pad]`, and the ragged index perhaps.
-    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (mut dtype, mut dims, mut numbers, mut count) = (None, None, [0; 4], 0);
-        reader.list(|reader| {
-            match count {
-                0 => dtype = Some(reader.string()?.parse()?),
-                1 => dims = Some(shape(reader)?),
-                2..=5 => numbers[count - 2] = reader.size()?,
-                _ => return Err(reader.error("expected a leaf of five or six elements")),
-            }
-            count += 1;
-            Ok::<_, DecodeError>(())
-        })?;
-        let (Some(dtype), Some(dims), 5..) = (dtype, dims, count) else {
-            return Err(reader.error("expected a leaf of five or six elements"));
-        };
-        let [start, stop, pad, ragged_index] = numbers;
-        let leaf = Leaf::packed(dtype, dims, start)?;
-        let fits = leaf.padded_len() - leaf.len == pad && start.checked_add(leaf.padded_len()) == Some(stop);
-        if !fits {
-            return Err(BrokenRule::Range { start, stop, len: leaf.len, pad }.into());
-        }
-        Ok(Self { leaf, span: Span { start, stop }, ragged_index: (count == 6).then_some(ragged_index) })
-    }
-}
-
-/// The parts of a jagged tensor read so far.
-#[derive(Debug, Default)]
-struct JaggedParts {
-    name: String,
-    values: Option<RawLeaf>,
-    lengths: Option<RawLeaf>,
-}
-
-impl JaggedParts {
-    /// Adds a leaf; gives what is complete with it, under its name.
-    fn take<'k>(&mut self, key: &'k str, leaf: RawLeaf) -> Result<Option<(&'k str, Child, Span)>, DecodeError> {
-        let misplaced = Err(BrokenRule::JaggedParts.into());
-        if let Some(name) = key.strip_prefix(JAGGED_VALUES) {
-            if self.values.is_some() || leaf.ragged_index.is_some() {
-                return misplaced;
-            }
-            name.clone_into(&mut self.name);
-            self.values = Some(leaf);
-            return Ok(None);
-        }
-        if let Some(name) = key.strip_prefix(JAGGED_LENGTHS) {
-            if self.values.is_none() || self.lengths.is_some() || name != self.name || leaf.ragged_index.is_some() {
-                return misplaced;
-            }
-            self.lengths = Some(leaf);
-            return Ok(None);
-        }
-        if let Some(name) = key.strip_prefix(JAGGED_OFFSETS) {
-            let lengths = self.lengths.take();
-            let (Some(values), true) = (self.values.take(), name == self.name) else { return misplaced };
-            let span = follow([Some(values.span), lengths.as_ref().map(|part| part.span), Some(leaf.span)])?;
-            // Older senders leave the index out: then it is the first dimension that can be ragged.
-            let ragged_index = leaf.ragged_index.unwrap_or(1);
-            let jagged = JaggedLeaf::new(values.leaf, lengths.map(|part| part.leaf), leaf.leaf, ragged_index)?;
-            return Ok(Some((name, Child::Jagged(Box::new(jagged)), span.unwrap_or_default())));
-        }
-        if self.values.is_some() || leaf.ragged_index.is_some() || key.starts_with(JAGGED) {
-            return misplaced;
-        }
-        Ok(Some((key, Child::Tensor(leaf.leaf), leaf.span)))
-    }
-}
-
 fn joined(entries: &[Placed]) -> Result<Option<Span>, DecodeError> {
     let mut whole: Option<Span> = None;
     for entry in entries {
         whole = follow([whole, entry.span]).map_err(|error| error.inside(&entry.name))?;
-    }
-    Ok(whole)
-}
-
-/// The spans as one; each must begin where the one before ends.
-fn follow<const N: usize>(spans: [Option<Span>; N]) -> Result<Option<Span>, DecodeError> {
-    let mut whole: Option<Span> = None;
-    for span in spans.into_iter().flatten() {
-        let before = *whole.get_or_insert(Span { start: span.start, stop: span.start });
-        if before.stop != span.start {
-            return Err(BrokenRule::Place { expected: before.stop, found: span.start }.into());
-        }
-        whole = Some(Span { start: before.start, stop: span.stop });
     }
     Ok(whole)
 }

@@ -142,6 +142,9 @@ fn leaf(
     if !leaf.dtype.is_packable() || is_quantised(leaf.dtype) {
         return Err(EncodeError::DType { path: KeyPath::default(), dtype: leaf.dtype });
     }
+    if leaf.unbatched {
+        return Err(EncodeError::Unbatched { path: KeyPath::default() });
+    }
     let item_size = leaf.dtype.item_size();
     if item_size > LEAF_ALIGNMENT && *start % item_size != 0 {
         return Err(EncodeError::Misaligned { path: KeyPath::default(), start: *start });

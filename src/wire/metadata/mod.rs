@@ -15,6 +15,7 @@
 
 mod decode;
 mod encode;
+mod leaf;
 
 pub(super) use decode::decode;
 pub(super) use encode::encode;

@@ -1,4 +1,61 @@
-//! Stream TensorDicts between processes and machines over UCX.
+//! Stream TensorDicts between processes and machines over UCX, from plain threads.
+//!
+//! A TensorDict is an ordered, nested map of named tensors with a common batch size, as PyTorch's `tensordict` has it.
+//! A [`Pipe`] hands TensorDicts to another process at the speed of the hardware: over shared memory on one host, over
+//! RDMA or TCP between hosts. The other process may be Python: a pipe speaks the wire format of `tensordict._ucxx` to
+//! the letter. There is no async runtime anywhere; calls block, with deadlines.
+//!
+//! ```no_run
+//! use tensordict_pipe::{Pipe, Tensor, TensorDict};
+//!
+//! // one process
+//! let mut pipe = Pipe::connect("node-b", 13337)?;
+//! let mut td = TensorDict::new([64]);
+//! td.insert("obs", Tensor::from_slice(&vec![0.5_f32; 64 * 84], [64, 84])?)?;
+//! for _ in 0..10 {
+//!     pipe.send(&td)?;
+//! }
+//! pipe.close()?;
+//!
+//! // the other, on host "node-b"
+//! let mut pipe = Pipe::listen(13337)?;
+//! for td in pipe.iter() {
+//!     println!("{}", td.get("obs")?.as_slice::<f32>()?[0]);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Concepts
+//!
+//! **Connection.** [`Pipe::connect`] and [`Pipe::listen`] make one pipe of two processes, [`Server`] makes pipes with
+//! many clients. `connect` tries until its deadline, so either side may start first. [`PipeOptions`] has every choice
+//! with its default. Both directions of a pipe work at once; [`Pipe::split`] gives them to two threads.
+//!
+//! **Schema.** The first message carries the structure (names, shapes, dtypes, ...), and so does each message whose
+//! structure differs from the one before. All others carry the bytes alone. A [consolidated](TensorDict::consolidate)
+//! TensorDict is sent from where it lies; another is packed into a buffer first.
+//!
+//! **Receiving in place.** The pipe receives into the buffer of an earlier message once nobody holds it any more, and
+//! into a spare one otherwise. So a loop allocates nothing after its first messages, and a TensorDict that is kept
+//! never changes: the `clone()` that the Python documentation asks for is not needed. [`Pipe::recv_into`] receives
+//! into a TensorDict of the caller's.
+//!
+//! **Closing.** [`Pipe::close`] waits until the peer has received everything, and says so if it has not. Dropping a
+//! pipe does the same and keeps quiet. A peer that closes is [`Error::Closed`], one that vanishes is not.
+//!
+//! **Errors.** After an error that [is final](Error::is_final) every later call returns the same one. Refused values
+//! ([`EncodeError`]) and expired receives leave the pipe usable. What comes from the peer is checked before anything is
+//! allocated; [`Limits`] says how much it may ask for. There is no authentication: use trusted networks.
+//!
+//! **Threads.** Who waits makes the progress: a call that blocks spins for a moment
+//! ([`PipeOptions::spin`]), then sleeps. An idle pipe uses no CPU time, and does not take in messages that nobody asked
+//! for: a slow receiver holds its sender up. After a `fork`, the child's calls return [`Error::Forked`].
+//!
+//! # Features
+//!
+//! * `ucx` (default): the pipe. Without it the crate is the data model and the [wire format](wire), needs no C library,
+//!   and works over any transport of yours.
+//! * `num-complex`: typed views of complex tensors.
 #![deny(unsafe_code)]
 
 mod data;
@@ -39,3 +96,7 @@ pub use {
     },
     server::Server,
 };
+
+#[cfg(all(doctest, feature = "ucx"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -105,7 +105,7 @@ fn a_gibibyte_in_both_directions_at_once() {
         let send = |sender: &mut PipeSender| {
             let mut td = tensordict!([]; "x" => pattern.clone()).expect("fits").consolidate();
             for number in 0..MESSAGES {
-                let mut x = td.get_mut("x").expect("there");
+                let x = td.get_mut("x").expect("there");
                 for (i, page) in x.as_slice_mut::<u8>().expect("u8").chunks_exact_mut(PAGE).enumerate() {
                     page[..8].copy_from_slice(&stamp(number, i));
                 }

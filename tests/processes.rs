@@ -3,7 +3,7 @@
 
 mod common {
     #[allow(dead_code)] // each test file uses a part
-    pub mod child;
+    pub(crate) mod child;
 }
 
 use std::sync::mpsc;

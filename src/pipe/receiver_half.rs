@@ -119,7 +119,7 @@ impl PipeReceiver {
     /// See [`Pipe::recv_into`](crate::Pipe::recv_into).
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         let timer = Timer::new(self.timeout);
-        if self.recall() && !(self.started && !self.stash.lock().is_empty()) {
+        if self.recall() && (!self.started || self.stash.lock().is_empty()) {
             let Half::Here(receiver) = &mut self.half else { return Err(self.lost()) };
             let received = receiver.recv_into(td, timer);
             return self.note(received);

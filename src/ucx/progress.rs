@@ -44,9 +44,11 @@ pub(super) struct Locked<T: Driven> {
     pub(super) worker: Worker,
     /// Somebody polls the event fd.
     driver: bool,
+    /// The driver has been signalled since it went to sleep.
+    called: bool,
     /// How many sleep on the condition.
     followers: usize,
-    /// The completions that followers know of.
+    /// The completions that those who sleep know of.
     announced: u64,
 }
 
@@ -89,7 +91,7 @@ impl<T: Driven> Engine<T> {
     pub(super) fn new(worker: Worker, child: T, spin: Duration) -> Self {
         let event_fd = worker.event_fd();
         let requests = Requests::new();
-        let locked = Locked { child, requests, worker, driver: false, followers: 0, announced: 0 };
+        let locked = Locked { child, requests, worker, driver: false, called: false, followers: 0, announced: 0 };
         Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin, blocked: AtomicU64::new(0) }
     }
 
@@ -108,8 +110,9 @@ impl<T: Driven> Engine<T> {
         ready: impl Fn(&Locked<T>) -> bool,
     ) -> Result<(), Stop> {
         let result = self.wait_inner(guard, deadline, ready);
-        if guard.followers > 0 {
-            // Our progress may have completed what they wait for, and one of them has to drive now.
+        self.announce(guard);
+        if guard.followers > 0 && !guard.driver {
+            // One of them has to drive now.
             self.condition.notify_all();
         }
         result
@@ -142,6 +145,9 @@ impl<T: Driven> Engine<T> {
         let mut nap = SHORTEST_NAP;
         loop {
             let moved = guard.worker.progress();
+            if moved {
+                nap = SHORTEST_NAP;
+            }
             if ready(guard) {
                 return Ok(());
             }
@@ -156,8 +162,13 @@ impl<T: Driven> Engine<T> {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         return Err(Stop::Expired);
                     }
-                    // Another thread that wants to post may have the lock for a moment.
-                    MutexGuard::bump(guard);
+                    if spin.is_long() {
+                        // Whoever could do something useful with this core may have it.
+                        MutexGuard::unlocked(guard, std::thread::yield_now);
+                    } else {
+                        // Another thread that wants to post may have the lock for a moment.
+                        MutexGuard::bump(guard);
+                    }
                 }
                 Turn::Sleep => {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -183,13 +194,17 @@ impl<T: Driven> Engine<T> {
         let longest = if armed { LONGEST_SLEEP } else { nap };
         let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
         let asleep = Instant::now();
+        guard.announced = guard.requests.completions();
         if guard.driver {
+            if guard.called {
+                // Arming takes signals off the event fd, and the driver may not have seen this one.
+                guard.worker.signal();
+            }
             guard.followers += 1;
-            guard.announced = guard.requests.completions();
             self.condition.wait_for(guard, time);
             guard.followers -= 1;
         } else {
-            guard.driver = true;
+            (guard.driver, guard.called) = (true, false);
             MutexGuard::unlocked(guard, || poll(self.event_fd, time));
             guard.driver = false;
         }
@@ -197,11 +212,19 @@ impl<T: Driven> Engine<T> {
         armed
     }
 
-    /// Wakes followers if anything has completed since they went to sleep.
+    /// Wakes those who sleep if anything has completed since, or the connection has failed: our progress took the event
+    /// that would have woken the driver.
     fn announce(&self, guard: &mut Guard<'_, T>) {
-        if guard.followers > 0 && guard.announced != guard.requests.completions() {
-            guard.announced = guard.requests.completions();
-            self.condition.notify_all();
+        let completions = guard.requests.completions();
+        let failed = guard.child.failure().is_some() && !guard.called;
+        if guard.announced == completions && !failed || !guard.driver && guard.followers == 0 {
+            return;
+        }
+        guard.announced = completions;
+        self.condition.notify_all();
+        if guard.driver {
+            guard.called = true;
+            guard.worker.signal();
         }
     }
 }
@@ -231,16 +254,20 @@ enum Turn {
 /// Decides between another turn and sleep.
 struct Spin {
     limit: Duration,
+    /// Since when nothing has happened.
     since: Option<Instant>,
+    idle: Duration,
     turns: u32,
 }
 
 impl Spin {
     /// Turns between two looks at the clock.
     const LOOK_EVERY: u32 = 32;
+    /// So long it does nothing else; what two processes answer each other at once comes within this time.
+    const EXCLUSIVE: Duration = Duration::from_micros(5);
 
     fn new(limit: Duration) -> Self {
-        Self { limit, since: None, turns: 0 }
+        Self { limit, since: None, idle: Duration::ZERO, turns: 0 }
     }
 
     fn turn(&mut self, moved: bool) -> Turn {
@@ -253,15 +280,16 @@ impl Spin {
             return Turn::Again;
         }
         let now = Instant::now();
-        match self.since {
-            _ if moved => Turn::LookAround,
-            Some(since) if now - since >= self.limit => Turn::Sleep,
-            Some(_) => Turn::LookAround,
-            None => {
-                self.since = Some(now);
-                Turn::LookAround
-            }
+        let since = *self.since.get_or_insert(now);
+        self.idle = now - since;
+        if self.idle >= self.limit && !moved {
+            return Turn::Sleep;
         }
+        Turn::LookAround
+    }
+
+    fn is_long(&self) -> bool {
+        self.idle >= Self::EXCLUSIVE
     }
 }
 

@@ -17,7 +17,7 @@ const MARK: &str = "child says ";
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// What this process is to do, if it is a child: a role and its arguments.
-pub fn role() -> Option<(String, Vec<String>)> {
+pub(crate) fn role() -> Option<(String, Vec<String>)> {
     let role = env::var(ROLE).ok()?;
     thread::spawn(|| {
         thread::sleep(WATCHDOG);
@@ -29,13 +29,13 @@ pub fn role() -> Option<(String, Vec<String>)> {
 }
 
 /// Tells the parent a line. The harness may have left its own line unfinished.
-pub fn say(line: impl std::fmt::Display) {
+pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("the parent listens");
 }
 
 /// Killed when dropped.
-pub struct Child {
+pub(crate) struct Child {
     process: process::Child,
     said: mpsc::Receiver<String>,
     role: String,
@@ -43,12 +43,12 @@ pub struct Child {
 
 impl Child {
     /// Starts this program again as `role`, with the variables `env` set.
-    pub fn start(role: &str, arguments: &str, env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(role: &str, arguments: &str, env: &[(&str, &str)]) -> Self {
         Self::start_by(Command::new(env::current_exe().expect("a path")), role, arguments, env)
     }
 
     /// As [`Child::start`], with a command that runs this program with the arguments that are added to it.
-    pub fn start_by(mut command: Command, role: &str, arguments: &str, env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_by(mut command: Command, role: &str, arguments: &str, env: &[(&str, &str)]) -> Self {
         command.args(["child", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         command.env(ROLE, role).env(ARGUMENTS, arguments).env("UCX_LOG_FILE", "stderr").envs(env.iter().copied());
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -65,17 +65,17 @@ impl Child {
     }
 
     /// The next line that the child says.
-    pub fn hear(&self) -> String {
+    pub(crate) fn hear(&self) -> String {
         let said = self.said.recv_timeout(WATCHDOG);
         said.unwrap_or_else(|error| panic!("the child {} said nothing: {error}", self.role))
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// `kill -9`; the time when it was done.
-    pub fn kill(&mut self) -> Instant {
+    pub(crate) fn kill(&mut self) -> Instant {
         self.process.kill().expect("the child is there");
         let now = Instant::now();
         self.process.wait().expect("the child ends");
@@ -83,12 +83,12 @@ impl Child {
     }
 
     /// Waits until the child has ended.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         self.process.wait().expect("the child ends")
     }
 
     /// Waits until the child has ended, which it must have done well.
-    pub fn succeed(mut self) {
+    pub(crate) fn succeed(mut self) {
         let status = self.wait();
         assert!(status.success(), "the child {}: {status}", self.role);
     }

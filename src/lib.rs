@@ -56,9 +56,16 @@
 //! * `ucx` (default): the pipe. Without it the crate is the data model and the [wire format](wire), needs no C library,
 //!   and works over any transport of yours.
 //! * `num-complex`: typed views of complex tensors.
+//! * `ndarray`, `candle`, `safetensors`: conversions from and to the types of these crates, see [`interop`]. A trait
+//!   there takes in the tensors of any other library.
+//!
+//! [`constructs`] lists what of Python's tensordict travels, construct by construct.
 #![deny(unsafe_code)]
 
+#[doc = include_str!("constructs.md")]
+pub mod constructs {}
 mod data;
+pub mod interop;
 #[allow(unsafe_code)]
 mod storage;
 pub mod wire;

@@ -66,7 +66,7 @@ fn empty_tensors_and_dicts_survive() -> Result {
     let packed = td.consolidate();
     assert_eq!(packed, td);
     assert_eq!(packed.get("b")?.shape()[..], [0, 3]);
-    assert_eq!(packed.get("e")?.as_slice::<f32>()?, []);
+    assert!(packed.get("e")?.as_slice::<f32>()?.is_empty());
     assert!(packed.dict(("c", "d"))?.is_empty());
     assert!(TensorDict::new([]).consolidate().is_consolidated());
     Ok(())
@@ -245,7 +245,7 @@ fn select_exclude_flatten_and_unflatten_as_in_python() -> Result {
 fn index_and_slice_reach_everything() -> Result {
     for td in [sample()?, sample()?.consolidate()] {
         let row = td.index(0, 1)?;
-        assert_eq!(row.batch_size()[..], []);
+        assert!(row.batch_size().is_empty());
         assert_eq!(row.get("a")?.as_slice::<f32>()?, [3.0, 4.0]);
         assert_eq!(row.get("a")?.bytes().as_ptr(), td.get("a")?.bytes()[8..].as_ptr(), "shares the bytes");
         assert_eq!(row.get(("n", "deep", "z"))?.item::<i64>()?, 11);

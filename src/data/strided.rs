@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(elements(&tensor.slice(1, 1..3).expect("in range")), [2, 3, 4, 5, 8, 9, 10, 11]);
         assert_eq!(elements(&tensor.index(2, 1).expect("in range")), [1, 3, 5, 7, 9, 11]);
         assert_eq!(*tensor.index(1, 0).expect("in range").shape(), Shape::from([2, 2]));
-        assert_eq!(elements(&tensor.slice(1, 1..1).expect("empty")), []);
+        assert!(elements(&tensor.slice(1, 1..1).expect("empty")).is_empty());
         assert!(tensor.index(0, 2).is_err());
         assert!(tensor.index(0, usize::MAX).is_err());
         assert!(tensor.index(3, 0).is_err());

@@ -4,6 +4,7 @@ use super::value_stack;
 use crate::data::{Body, Child, Dict, Leaf, Node, Shape};
 use crate::wire::error::{EncodeError, KeyPath};
 use crate::wire::json::{write_value, Writer};
+use crate::wire::limits::MAX_DEPTH;
 use crate::wire::schema::is_quantised;
 
 /// A header, and the order in which the tensors follow it.
@@ -64,6 +65,9 @@ impl<'a> Entries<'a> {
         for (name, child) in &dict.entries {
             let mut path = parents.to_vec();
             path.push(name);
+            if path.len() > MAX_DEPTH {
+                return Err(EncodeError::TooDeep { limit: MAX_DEPTH });
+            }
             let refuse = |what| Err(inside(EncodeError::NotALeaf { path: KeyPath::default(), what }, &path));
             match child {
                 Child::Tensor(leaf) if is_quantised(leaf.dtype) => {

@@ -209,7 +209,7 @@ fn collect_ranges(dict: &serde_json::Value, ranges: &mut Vec<(u64, u64)>) {
         if key == "leaves" {
             let leaves = value.as_object().expect("leaves").values();
             ranges.extend(leaves.map(|leaf| (leaf[2].as_u64().expect("start"), leaf[3].as_u64().expect("stop"))));
-        } else if value.get("cls").is_some() {
+        } else if key != "non_tensors" && value.get("cls").is_some() {
             collect_ranges(value, ranges);
         }
     }

@@ -41,7 +41,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "server",
-        layers: &["error", "link", "options", "pipe", "ucx"],
+        layers: &["data", "error", "link", "options", "pipe", "ucx"],
         crates: &["crossbeam_channel", "log", "parking_lot"],
         pure: false,
     },

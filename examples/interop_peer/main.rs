@@ -1,0 +1,252 @@
+//! The Rust side of the interoperability tests, the twin of `tests/interop/peer.py`. At the head of that file stands
+//! what both do and print; `tests/interop/run` puts one at either end.
+//!
+//! The stateless functions have no counterpart here, but without consolidation they speak what a pipe speaks. There is
+//! no server either: `serve` listens again for each client.
+
+mod catalogue;
+mod dump;
+
+use std::error::Error;
+use std::io::{self, BufWriter, Write};
+use std::process::{self, ExitCode};
+use std::thread;
+use std::time::Duration;
+
+use tensordict_pipe::{Pipe, PipeOptions, TensorDict};
+
+type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+const USAGE: &str = "interop_peer echo|drive|send|recv|serve|cases (--connect HOST:PORT | --listen PORT) \
+                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]";
+const WRONG_ECHO: u8 = 2;
+const GAVE_UP: i32 = 3;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("{error}\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let seconds = args.seconds;
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(seconds));
+        eprintln!("gave up after {seconds} seconds");
+        process::exit(GAVE_UP);
+    });
+    match play(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            if error.is::<WrongEcho>() {
+                ExitCode::from(WRONG_ECHO)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn play(args: &Args) -> Result<()> {
+    match args.role.as_str() {
+        "cases" => cases(args),
+        "serve" => serve(args),
+        "echo" => echo(args.open()?),
+        "drive" => drive(args.open()?, args),
+        "send" => send(args.open()?, args),
+        "recv" => recv(args.open()?, args),
+        other => Err(format!("no role {other:?}").into()),
+    }
+}
+
+fn cases(args: &Args) -> Result<()> {
+    let mut out = io::stdout().lock();
+    for (number, (name, _)) in catalogue::all(args.consolidated())?.iter().enumerate() {
+        writeln!(out, "{number} {name}")?;
+    }
+    Ok(())
+}
+
+fn echo(mut pipe: Pipe) -> Result<()> {
+    let mut count = 0;
+    while let Some(td) = next(&mut pipe)? {
+        pipe.send(&td)?;
+        count += 1;
+    }
+    eprintln!("echoed {count}");
+    Ok(pipe.close()?)
+}
+
+fn drive(mut pipe: Pipe, args: &Args) -> Result<()> {
+    let catalogue = catalogue::all(args.consolidated())?;
+    for (name, td) in &catalogue {
+        exchange(&mut pipe, name, td)?;
+    }
+    let steps = args.steady.unwrap_or(1000);
+    for step in 0..steps {
+        exchange(&mut pipe, &format!("step {step}"), &catalogue::steady(step)?)?;
+    }
+    pipe.close()?;
+    eprintln!("{} TensorDicts and {steps} steps came back equal", catalogue.len());
+    Ok(())
+}
+
+fn exchange(pipe: &mut Pipe, name: &str, td: &TensorDict) -> Result<()> {
+    let context = |error| format!("{name}: {error}");
+    pipe.send(td).map_err(context)?;
+    let echo = pipe.recv().map_err(context)?;
+    let (expected, got) = (dump::lines(td, true), dump::lines(&echo, true));
+    if expected != got {
+        return Err(WrongEcho(format!("{name}: the echo differs\nexpected:\n{expected}got:\n{got}")).into());
+    }
+    Ok(())
+}
+
+fn send(mut pipe: Pipe, args: &Args) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let steady = (0..args.steady.unwrap_or(0)).map(catalogue::steady);
+    let catalogue = catalogue::all(args.consolidated())?.into_iter().map(|(_, td)| Ok(td));
+    let mut count = 0;
+    for td in catalogue.chain(steady) {
+        let td = td?;
+        pipe.send(&td).map_err(|error| format!("message {count}: {error}"))?;
+        write!(out, "message {count}\n{}", dump::lines(&td, false))?;
+        count += 1;
+    }
+    if args.linger && next(&mut pipe)?.is_some() {
+        return Err("a message came where the end was due".into());
+    }
+    pipe.close()?;
+    writeln!(out, "end")?;
+    eprintln!("sent {count}");
+    Ok(out.flush()?)
+}
+
+fn recv(mut pipe: Pipe, args: &Args) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut count = 0;
+    while args.count != Some(count) {
+        match next(&mut pipe)? {
+            Some(td) => write!(out, "message {count}\n{}", dump::lines(&td, false))?,
+            None if args.count.is_some() => return Err(format!("closed after {count} messages").into()),
+            None => break,
+        }
+        count += 1;
+    }
+    pipe.close()?;
+    writeln!(out, "end")?;
+    eprintln!("received {count}");
+    Ok(out.flush()?)
+}
+
+fn serve(args: &Args) -> Result<()> {
+    let port = args.listen.ok_or("serve needs --listen")?;
+    let mut clients = Vec::new();
+    for _ in 0..args.clients {
+        let pipe = accept(&args.options(), port)?;
+        clients.push(thread::spawn(move || echo(pipe)));
+    }
+    for client in clients {
+        client.join().map_err(|_| "a client's thread panicked")??;
+    }
+    eprintln!("{} clients have left", args.clients);
+    Ok(())
+}
+
+/// The next TensorDict; none if the other side has closed.
+fn next(pipe: &mut Pipe) -> Result<Option<TensorDict>> {
+    match pipe.recv() {
+        Err(error) if error.is_closed() => Ok(None),
+        received => Ok(Some(received?)),
+    }
+}
+
+fn accept(options: &PipeOptions, port: u16) -> Result<Pipe> {
+    let listening = options.listener(port)?;
+    eprintln!("listening");
+    Ok(listening.accept()?)
+}
+
+struct Args {
+    role: String,
+    connect: Option<(String, u16)>,
+    listen: Option<u16>,
+    leaves: bool,
+    linger: bool,
+    steady: Option<usize>,
+    count: Option<usize>,
+    clients: usize,
+    seconds: u64,
+}
+
+impl Args {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut args = Self {
+            role: words.next().ok_or("no role")?,
+            connect: None,
+            listen: None,
+            leaves: false,
+            linger: false,
+            steady: None,
+            count: None,
+            clients: 1,
+            seconds: 120,
+        };
+        let mut stateless = false;
+        while let Some(option) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{option} needs a value"));
+            match option.as_str() {
+                "--connect" => {
+                    let place = value()?;
+                    let (host, port) = place.rsplit_once(':').ok_or("--connect needs HOST:PORT")?;
+                    args.connect = Some((host.to_owned(), port.parse()?));
+                }
+                "--listen" => args.listen = Some(value()?.parse()?),
+                "--leaves" => args.leaves = true,
+                "--stateless" => stateless = true,
+                "--linger" => args.linger = true,
+                "--steady" => args.steady = Some(value()?.parse()?),
+                "--count" => args.count = Some(value()?.parse()?),
+                "--clients" => args.clients = value()?.parse()?,
+                "--seconds" => args.seconds = value()?.parse()?,
+                _ => return Err(format!("no option {option}").into()),
+            }
+        }
+        match stateless && !args.leaves {
+            true => Err("there are no stateless functions yet; without consolidation a pipe is the same".into()),
+            false => Ok(args),
+        }
+    }
+
+    fn consolidated(&self) -> bool {
+        !self.leaves
+    }
+
+    fn options(&self) -> PipeOptions {
+        Pipe::options().consolidated(self.consolidated()).connect_timeout(Duration::from_secs(10))
+    }
+
+    fn open(&self) -> Result<Pipe> {
+        let pipe = match (&self.connect, self.listen) {
+            (Some((host, port)), None) => self.options().connect(host, *port)?,
+            (None, Some(port)) => accept(&self.options(), port)?,
+            _ => return Err("one of --connect and --listen".into()),
+        };
+        eprintln!("over {}", pipe.transports().join(", "));
+        Ok(pipe)
+    }
+}
+
+/// Both dumps.
+#[derive(Debug)]
+struct WrongEcho(String);
+
+impl std::fmt::Display for WrongEcho {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for WrongEcho {}

@@ -94,3 +94,7 @@ pub use {
     },
     server::Server,
 };
+
+#[cfg(all(doctest, feature = "ucx"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -139,7 +139,7 @@ impl PipeOptions {
 
     /// A setting of UCX by its own name, without the `UCX_` of the variable: `("TLS", "tcp")`,
     /// `("NET_DEVICES", "mlx5_0:1")`. It comes before the environment, and the environment before the presets of this
-    /// crate (`MM_ERROR_HANDLING=y`, `TCP_TX_SEG_SIZE=256k`, `TCP_RX_SEG_SIZE=256k`). Default: none.
+    /// crate (`MM_ERROR_HANDLING=y`, `TCP_PUT_ENABLE=n`, `TCP_TX_SEG_SIZE=64k`, ...). Default: none.
     ///
     /// Versions before 1.14 know the settings of a single transport only by their bare names here (`TX_SEG_SIZE`).
     #[must_use]

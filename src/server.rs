@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{at, bounded, never, select_biased, Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Peer, Phase, Result};
@@ -45,6 +45,8 @@ const BACKLOG: usize = 1024;
 pub struct Server {
     shared: Arc<Shared>,
     pipes: Receiver<Pipe>,
+    /// Disconnected once the listening thread has ended; handshakes may still be under way then.
+    closed: Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -67,6 +69,7 @@ impl PipeOptions {
     pub fn server(&self, port: u16) -> Result<Server> {
         let listener = Arc::new(self.bind_listener(port)?);
         let (ready, pipes) = bounded(BACKLOG);
+        let (open, closed) = bounded(0);
         let shared = Arc::new(Shared {
             local_addr: listener.local_addr(),
             listener: Mutex::new(Some(Arc::clone(&listener))),
@@ -77,9 +80,12 @@ impl PipeOptions {
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("tdpipe-listen-{}", shared.local_addr.port()))
-            .spawn(move || listen(&own, &listener, &ready))
+            .spawn(move || {
+                listen(&own, &listener, &ready);
+                drop(open);
+            })
             .map_err(|error| Error::Setup(format!("no thread to listen: {error}").into()))?;
-        Ok(Server { shared, pipes, thread: Mutex::new(Some(thread)) })
+        Ok(Server { shared, pipes, closed, thread: Mutex::new(Some(thread)) })
     }
 }
 
@@ -143,17 +149,19 @@ impl Server {
     }
 
     fn accept_by(&self, deadline: Deadline, after: Duration) -> Result<Pipe> {
-        let accepted = match deadline {
-            Some(deadline) => self.pipes.recv_deadline(deadline),
-            None => self.pipes.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        };
-        accepted.map_err(|error| match error {
-            RecvTimeoutError::Timeout => {
+        let expired = deadline.map_or_else(never, at);
+        select_biased! {
+            recv(self.pipes) -> pipe => pipe.map_err(|_| self.closed_error()),
+            recv(self.closed) -> _ => Err(self.closed_error()),
+            recv(expired) -> _ => {
                 let peer = Peer::new(self.local_addr());
-                Error::Timeout { phase: Phase::Accept, peer, after, cause: None }
+                Err(Error::Timeout { phase: Phase::Accept, peer, after, cause: None })
             }
-            RecvTimeoutError::Disconnected => Error::ServerClosed { address: self.local_addr() },
-        })
+        }
+    }
+
+    fn closed_error(&self) -> Error {
+        Error::ServerClosed { address: self.local_addr() }
     }
 
     /// An iterator over the clients' pipes, which ends when the server is closed.
@@ -212,13 +220,16 @@ impl Server {
         });
     }
 
-    /// Stops listening: waiting clients are refused, and every `accept` returns [`Error::ServerClosed`], after the
-    /// pipes that were established already. Pipes that were accepted live on. Closing twice is nothing.
+    /// Stops listening: clients that wait or are in the handshake are refused or hung up on, and every `accept` returns
+    /// [`Error::ServerClosed`], after the pipes that were established already. Pipes that were accepted live on. Closing twice is nothing.
     pub fn close(&self) {
         if let Some(listener) = self.shared.listener.lock().take() {
             listener.interrupt();
         }
+        // Under the lock, so that the thread is not between looking and waiting.
+        let handshakes = self.shared.handshakes.lock();
         self.shared.fewer.notify_all();
+        drop(handshakes);
         if let Some(thread) = self.thread.lock().take() {
             if thread.join().is_err() {
                 log::error!("the listening thread of {} panicked", self.local_addr());
@@ -264,5 +275,60 @@ fn listen(shared: &Arc<Shared>, listener: &UcxListener, ready: &Sender<Pipe>) {
             Err(EstablishError::Link(LinkError::Closed | LinkError::Forked)) => return,
             Err(error) => log::warn!("a client of {} could not be accepted: {error}", shared.local_addr),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::data::TensorDict;
+    use crate::ucx::{Connecting, Settings};
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const SHORT: Duration = Duration::from_millis(100);
+
+    /// A client that connects and then says nothing.
+    fn stalled(address: SocketAddr) -> Connecting {
+        Connecting::to(address, &Settings::new(Vec::new()), Duration::ZERO).expect("begins to connect")
+    }
+
+    /// Waits until so many clients are in the handshake.
+    fn until_in_handshake(server: &Server, n: usize) {
+        while *server.shared.handshakes.lock() < n {
+            std::thread::yield_now();
+        }
+    }
+
+    fn options() -> PipeOptions {
+        Pipe::options().bind("127.0.0.1")
+    }
+
+    #[test]
+    fn clients_that_stall_in_the_handshake_hold_up_nobody() {
+        let server = options().handshake_timeout(LONG).server(0).expect("a free port");
+        let address = server.local_addr();
+        let stalled = [stalled(address), stalled(address), stalled(address)];
+        until_in_handshake(&server, stalled.len());
+        let mut client = Pipe::connect("127.0.0.1", address.port()).expect("a listener");
+        let mut served = server.accept().expect("a client");
+        client.send(&TensorDict::new([3])).expect("sent");
+        assert_eq!(served.recv().expect("received").batch_size()[..], [3]);
+        assert!(server.try_accept().expect("open").is_none());
+
+        server.close();
+        assert!(matches!(server.accept(), Err(Error::ServerClosed { .. })), "although three are in the handshake");
+    }
+
+    #[test]
+    fn the_handshake_has_a_deadline() {
+        let start = Instant::now();
+        let listening = options().handshake_timeout(SHORT).listener(0).expect("a free port");
+        let client = stalled(listening.local_addr());
+        let error = listening.accept().expect_err("it says nothing");
+        assert!(matches!(error, Error::Timeout { phase: Phase::Handshake, .. }), "{error}");
+        assert!(start.elapsed() >= SHORT);
+        drop(client);
     }
 }

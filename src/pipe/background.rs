@@ -1,6 +1,6 @@
 //! [`Background`]: a thread that works off started operations in order, and the [`Handle`]s to their results.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -26,8 +26,9 @@ pub struct Handle<T> {
     stash: Stash<T>,
 }
 
-/// Received messages whose handle was dropped, oldest first.
-pub(super) type Stash<T> = Arc<Mutex<VecDeque<T>>>;
+/// Received messages whose handle was dropped, by their numbers: handles may be dropped in any order, and the next
+/// receive takes the oldest.
+pub(super) type Stash<T> = Arc<Mutex<BTreeMap<u64, T>>>;
 
 #[derive(Debug)]
 struct Cell<T> {
@@ -38,7 +39,8 @@ struct Cell<T> {
 #[derive(Debug)]
 enum State<T> {
     Underway,
-    Done(Result<T>),
+    /// With the number of the message.
+    Done(u64, Result<T>),
     Taken,
     /// The handle was dropped.
     Abandoned,
@@ -93,7 +95,7 @@ impl<T> Handle<T> {
 
 fn take<T>(state: &mut State<T>) -> Option<Result<T>> {
     match std::mem::replace(state, State::Taken) {
-        State::Done(result) => Some(result),
+        State::Done(_, result) => Some(result),
         other => {
             *state = other;
             None
@@ -104,8 +106,8 @@ fn take<T>(state: &mut State<T>) -> Option<Result<T>> {
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         let mut state = self.cell.state.lock();
-        if let State::Done(Ok(value)) = std::mem::replace(&mut *state, State::Abandoned) {
-            self.stash.lock().push_back(value);
+        if let State::Done(number, Ok(value)) = std::mem::replace(&mut *state, State::Abandoned) {
+            self.stash.lock().insert(number, value);
         }
     }
 }
@@ -133,12 +135,13 @@ struct Shared<T> {
 }
 
 impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H> {
-    /// Starts the thread. `work` performs one operation; when its flag is set it gives up as soon as it can.
+    /// Starts the thread. `work` performs one operation and numbers its result; when its flag is set it gives up as
+    /// soon as it can.
     pub(super) fn start(
         name: String,
         half: H,
         stash: Stash<T>,
-        mut work: impl FnMut(&mut H, J, &AtomicBool) -> Option<Result<T>> + Send + 'static,
+        mut work: impl FnMut(&mut H, J, &AtomicBool) -> (u64, Result<T>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (jobs, queue): (Sender<Job<J, T>>, Receiver<_>) = unbounded();
         let shared =
@@ -147,9 +150,8 @@ impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let mut half = half;
             for job in queue {
-                if let Some(result) = work(&mut half, job.input, &own.stop) {
-                    complete(&job.cell, result, &own.stash);
-                }
+                let (number, result) = work(&mut half, job.input, &own.stop);
+                complete(&job.cell, number, result, &own.stash);
                 *own.outstanding.lock() -= 1;
                 own.idle.notify_all();
             }
@@ -199,12 +201,12 @@ impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H
     }
 }
 
-fn complete<T>(cell: &Cell<T>, result: Result<T>, stash: &Stash<T>) {
+fn complete<T>(cell: &Cell<T>, number: u64, result: Result<T>, stash: &Stash<T>) {
     let mut state = cell.state.lock();
     match (&*state, result) {
-        (State::Abandoned, Ok(value)) => stash.lock().push_back(value),
+        (State::Abandoned, Ok(value)) => drop(stash.lock().insert(number, value)),
         (State::Abandoned, Err(error)) => log::debug!("a started operation whose handle was dropped: {error}"),
-        (_, result) => *state = State::Done(result),
+        (_, result) => *state = State::Done(number, result),
     }
     cell.changed.notify_all();
 }

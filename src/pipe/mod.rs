@@ -283,6 +283,7 @@ impl Pipe {
     ///
     /// # Errors
     /// Gives the halves back if they are of different pipes.
+    #[allow(clippy::result_large_err)] // the halves are what the caller gave
     pub fn join(sender: PipeSender, receiver: PipeReceiver) -> Result<Self, (PipeSender, PipeReceiver)> {
         if Arc::ptr_eq(&sender.connection, &receiver.connection) {
             Ok(Self { sender, receiver })

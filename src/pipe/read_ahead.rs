@@ -50,7 +50,7 @@ pub struct ReadAhead {
 
 impl ReadAhead {
     pub(super) fn start(
-        mut receiver: Box<Receiver<UcxLink>>,
+        take: impl FnOnce(&AtomicBool) -> Option<Box<Receiver<UcxLink>>> + Send + 'static,
         stash: Stash<TensorDict>,
         peer: &Peer,
         n: usize,
@@ -59,7 +59,8 @@ impl ReadAhead {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(format!("tdpipe-{peer}")).spawn(move || {
-            for td in std::mem::take(&mut *stash.lock()) {
+            let Some(mut receiver) = take(&stopped) else { return };
+            for (_, td) in std::mem::take(&mut *stash.lock()) {
                 if !hand_over(&channel, Ok(td), &stopped) {
                     return;
                 }

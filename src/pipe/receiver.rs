@@ -82,6 +82,11 @@ impl<L: Link> Receiver<L> {
         }
     }
 
+    /// How many messages were received.
+    pub(super) fn received(&self) -> u64 {
+        self.connection.received.messages()
+    }
+
     pub(super) fn recv(&mut self, timer: Timer) -> Result<TensorDict> {
         if let Some(error) = self.connection.failure() {
             return Err(error.clone());

@@ -11,6 +11,7 @@ use super::receiver::{Placed, Receiver};
 use super::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Phase, Result};
+use crate::link::deadline_after;
 use crate::ucx::UcxLink;
 use crate::wire::Limits;
 
@@ -38,6 +39,24 @@ enum Half {
     There(Background<(), TensorDict, Box<Receiver<UcxLink>>>),
     /// The thread panicked.
     Lost,
+}
+
+impl Half {
+    /// The protocol's half, once receives that were started have their messages, or the flag is set.
+    fn take(self, stop: &AtomicBool) -> Option<Box<Receiver<UcxLink>>> {
+        match self {
+            Self::Here(receiver) => Some(receiver),
+            Self::There(thread) => {
+                while !thread.wait_idle(deadline_after(SLICE)) {
+                    if stop.load(Ordering::Relaxed) {
+                        thread.stop();
+                    }
+                }
+                thread.finish()
+            }
+            Self::Lost => None,
+        }
+    }
 }
 
 impl PipeReceiver {
@@ -100,7 +119,7 @@ impl PipeReceiver {
     /// See [`Pipe::recv_into`](crate::Pipe::recv_into).
     pub fn recv_into(&mut self, td: &mut TensorDict) -> Result<Placed> {
         let timer = Timer::new(self.timeout);
-        if self.recall() && !(self.started && !self.stash.lock().is_empty()) {
+        if self.recall() && (!self.started || self.stash.lock().is_empty()) {
             let Half::Here(receiver) = &mut self.half else { return Err(self.lost()) };
             let received = receiver.recv_into(td, timer);
             return self.note(received);
@@ -116,8 +135,8 @@ impl PipeReceiver {
         let received = match &mut self.half {
             Half::Here(receiver) if !self.started => receiver.recv(timer),
             Half::Here(receiver) => {
-                let stashed = self.stash.lock().pop_front();
-                stashed.map_or_else(|| receiver.recv(timer), Ok)
+                let stashed = self.stash.lock().pop_first();
+                stashed.map_or_else(|| receiver.recv(timer), |(_, td)| Ok(td))
             }
             Half::There(_) | Half::Lost => self.start_recv().and_then(|handle| match timer.deadline {
                 None => handle.wait(),
@@ -149,9 +168,13 @@ impl PipeReceiver {
             let Half::Here(receiver) = std::mem::replace(&mut self.half, Half::Lost) else { unreachable!("just seen") };
             let name = format!("tdpipe-recv-{}", self.connection.peer);
             let stash = Arc::clone(&self.stash);
+            let closed = self.connection.closed();
             let started = Background::start(name, receiver, Arc::clone(&self.stash), move |receiver, (), stop| {
-                let stashed = stash.lock().pop_front();
-                stashed.map(Ok).or_else(|| recv_unless(receiver, stop))
+                let stashed = stash.lock().pop_first();
+                stashed.map(|(number, td)| (number, Ok(td))).unwrap_or_else(|| {
+                    let received = recv_unless(receiver, stop).unwrap_or_else(|| Err(closed.clone()));
+                    (receiver.received(), received)
+                })
             });
             self.half = Half::There(started.map_err(|error| no_thread(&error))?);
         }
@@ -162,19 +185,18 @@ impl PipeReceiver {
     }
 
     /// Reads ahead: a thread of the pipe receives into a channel for at most `n` TensorDicts, and stops reading while
-    /// it is full, so that a slow reader holds the sender up. See [`ReadAhead`].
+    /// it is full, so that a slow reader holds the sender up. Receives that were started before get their messages
+    /// first. See [`ReadAhead`].
     ///
     /// # Errors
     /// [`Error::Setup`] if the thread cannot be started.
     pub fn into_receiver(mut self, n: usize) -> Result<ReadAhead> {
-        let half = match std::mem::replace(&mut self.half, Half::Lost) {
-            Half::Here(receiver) => Some(receiver),
-            // Receives that were started get their messages first.
-            Half::There(thread) => thread.finish(),
-            Half::Lost => None,
-        };
-        let receiver = half.ok_or_else(|| self.lost())?;
-        ReadAhead::start(receiver, Arc::clone(&self.stash), &self.connection.peer, n).map_err(|error| no_thread(&error))
+        let half = std::mem::replace(&mut self.half, Half::Lost);
+        if matches!(half, Half::Lost) {
+            return Err(self.lost());
+        }
+        let take = move |stop: &AtomicBool| half.take(stop);
+        ReadAhead::start(take, Arc::clone(&self.stash), &self.connection.peer, n).map_err(|error| no_thread(&error))
     }
 
     /// An iterator that ends at the first error without returning it; see [`Pipe::iter`](crate::Pipe::iter).

@@ -94,7 +94,7 @@ impl PipeSender {
             let Half::Here(sender) = std::mem::replace(&mut self.half, Half::Lost) else { unreachable!("just seen") };
             let name = format!("tdpipe-send-{}", self.connection.peer);
             let started = Background::start(name, sender, Stash::default(), |sender, td, _| {
-                Some(sender.send(&td, Timer::new(None)))
+                (0, sender.send(&td, Timer::new(None)))
             });
             self.half = Half::There(started.map_err(|error| no_thread(&error))?);
         }

@@ -11,10 +11,13 @@ use super::context::loaded_version;
 use super::error::UcxError;
 use super::status::{check, Status};
 
-/// A setting that makes a pipe fast.
+/// A setting that makes a pipe fast, and is safe with a peer that does not have it: UCX negotiates neither the
+/// segment sizes of TCP nor the ring sizes of shared memory, and breaks if a sender's exceed the receiver's.
 struct Preset {
     /// The variable without `UCX_`. If the environment sets it, that holds.
     name: &'static str,
+    /// Variables that stand for this one, or decide it.
+    also: &'static [&'static str],
     /// The name for `ucp_config_modify` before 1.14, which knows a transport's settings only by their bare names.
     bare: &'static str,
     /// The value before UCX 1.16, whose protocols were new, and the value since; `None` leaves UCX's own.
@@ -30,26 +33,53 @@ const TCP: &[&str] = &["all", "tcp"];
 
 const PRESETS: &[Preset] = &[
     // Without it UCX leaves shared memory out as soon as peer failures are to be reported, and one host means TCP.
-    Preset { name: "MM_ERROR_HANDLING", bare: "MM_ERROR_HANDLING", old: Some("y"), new: Some("y"), of: SHARED_MEMORY },
-    // Before the protocols were rewritten, what the thresholds send by rendezvous crawls: four times slower, partly over
-    // TCP though the peer is on this host. Nothing piles up at the receiver: it is progressed only while it receives.
-    Preset { name: "RNDV_THRESH", bare: "RNDV_THRESH", old: Some("inf"), new: None, of: ANY },
-    // 8 kB by default; large segments are several times faster.
-    Preset { name: "TCP_TX_SEG_SIZE", bare: "TX_SEG_SIZE", old: Some("256k"), new: Some("256k"), of: TCP },
-    Preset { name: "TCP_RX_SEG_SIZE", bare: "RX_SEG_SIZE", old: Some("256k"), new: Some("256k"), of: TCP },
-    // Otherwise a connection within a host has TCP lanes beside shared memory, and each look at the worker asks the
-    // kernel about them: 550 ns instead of 8.
-    Preset { name: "TCP_PUT_ENABLE", bare: "PUT_ENABLE", old: Some("n"), new: Some("n"), of: TCP },
+    Preset {
+        name: "MM_ERROR_HANDLING",
+        also: &["POSIX_ERROR_HANDLING", "SYSV_ERROR_HANDLING"],
+        bare: "MM_ERROR_HANDLING",
+        old: Some("y"),
+        new: Some("y"),
+        of: SHARED_MEMORY,
+    },
     // Receive buffers are made in batches of this many: as many as the ring has slots, or the double, not 512. A
     // connection takes 1.5 to 2.5 MB instead of 5.
-    Preset { name: "MM_RX_BUFS_GROW", bare: "MM_RX_BUFS_GROW", old: Some("128"), new: Some("256"), of: SHARED_MEMORY },
+    Preset {
+        name: "MM_RX_BUFS_GROW",
+        also: &["POSIX_RX_BUFS_GROW", "SYSV_RX_BUFS_GROW"],
+        bare: "MM_RX_BUFS_GROW",
+        old: Some("128"),
+        new: Some("256"),
+        of: SHARED_MEMORY,
+    },
+    // 8 kB by default; four times slower at 20 kB. The default of the receiving end, 64 kB, is the most it may be.
+    Preset {
+        name: "TCP_TX_SEG_SIZE",
+        also: &["TCP_RX_SEG_SIZE"],
+        bare: "TX_SEG_SIZE",
+        old: Some("64k"),
+        new: Some("64k"),
+        of: TCP,
+    },
+    // The old protocols would send by rendezvous from 8 kB on, which is several times slower there.
+    Preset { name: "RNDV_THRESH", also: &[], bare: "RNDV_THRESH", old: Some("512k"), new: None, of: ANY },
     // As std's TcpListener does: otherwise a restarted listener finds its port in use for a minute.
-    Preset { name: "TCP_CM_REUSEADDR", bare: "CM_REUSEADDR", old: Some("y"), new: Some("y"), of: ANY },
+    Preset { name: "TCP_CM_REUSEADDR", also: &[], bare: "CM_REUSEADDR", old: Some("y"), new: Some("y"), of: ANY },
 ];
 
+/// Where shared memory may be used: otherwise a connection within a host has TCP lanes beside it, and each look at the
+/// worker asks the kernel about them: 550 ns instead of 8. (TCP alone is faster with them.)
+const NO_TCP_LANES: Preset =
+    Preset { name: "TCP_PUT_ENABLE", also: &[], bare: "PUT_ENABLE", old: Some("n"), new: Some("n"), of: TCP };
+
 /// See [`check_usable`](super::address::check_usable).
-const IPV6: Preset =
-    Preset { name: "TCP_AF_PRIO", bare: "AF_PRIO", old: Some("inet6,inet"), new: Some("inet6,inet"), of: TCP };
+const IPV6: Preset = Preset {
+    name: "TCP_AF_PRIO",
+    also: &[],
+    bare: "AF_PRIO",
+    old: Some("inet6,inet"),
+    new: Some("inet6,inet"),
+    of: TCP,
+};
 
 /// What the user asked for; two pipes with equal settings share a context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,9 +129,13 @@ impl Config {
         check("ucp_config_read", unsafe { ucx_sys::ucp_config_read(ptr::null(), ptr::null(), &mut raw) })?;
         let config = Self { raw };
         let tls = settings.effective("TLS");
-        for preset in PRESETS.iter().chain(settings.ipv6.then_some(&IPV6)) {
+        let shared_memory = allows(tls.as_deref(), SHARED_MEMORY);
+        let presets =
+            PRESETS.iter().chain(shared_memory.then_some(&NO_TCP_LANES)).chain(settings.ipv6.then_some(&IPV6));
+        for preset in presets {
             let Some(value) = (if loaded_version() < (1, 16) { preset.old } else { preset.new }) else { continue };
-            if settings.effective(preset.name).is_none() && allows(tls.as_deref(), preset.of) {
+            let mut names = preset.also.iter().chain([&preset.name]);
+            if allows(tls.as_deref(), preset.of) && names.all(|name| settings.effective(name).is_none()) {
                 let name = if loaded_version() < (1, 14) { preset.bare } else { preset.name };
                 // A version that does not know the name is no error: it is only slower.
                 if let Err(error) = config.modify(name, value) {

@@ -126,7 +126,7 @@ impl Endpoint {
         unsafe { ucx_sys::ucp_ep_flush_nbx(self.raw, &sending(slot)) }
     }
 
-    /// Begins to close; the endpoint must not be used afterwards, and [`Endpoint::is_closed`].
+    /// Begins to close, by force or after a flush that the peer confirms; the endpoint must not be used afterwards, and [`Endpoint::is_closed`].
     ///
     /// # Safety
     /// `slot` stays alive until it is done.

@@ -459,7 +459,7 @@ impl Link for UcxLink {
         if guard.child.is_closed() {
             return;
         }
-        if let Some(ticket) = force_close(&mut guard) {
+        if let Some(ticket) = begin_close(&mut guard, true) {
             guard.requests.abandon(ticket);
         }
         drop(guard);
@@ -473,10 +473,13 @@ impl Link for UcxLink {
         }
         let flushed = self.flush(&mut guard, deadline);
         guard.worker.discard_unread(self.recv_tag, !KIND_MASK);
-        // A close that flushes waits for the peer's answer, without an end; so flush first, which can be given up, and
-        // then close by force, which needs nobody.
-        if let Some(ticket) = force_close(&mut guard) {
-            let end = Some(Instant::now() + CLOSE_WITHIN);
+        // A close that is not forced waits for the peer, without an end; so flush first, which can be given up. Then close
+        // by force, which needs nobody: one of ours has said that it received everything. Python says nothing and
+        // progresses always, and could lose a rendezvous that it has not finished.
+        let force = self.kinds || flushed.is_err();
+        if let Some(ticket) = begin_close(&mut guard, force) {
+            let within = Some(Instant::now() + CLOSE_WITHIN);
+            let end = if force { within } else { deadline.max(within) };
             match self.engine.wait_for(&mut guard, end, &ticket) {
                 Ok(()) => drop(guard.requests.finish(ticket)),
                 Err(_) => guard.requests.abandon(ticket),
@@ -487,12 +490,12 @@ impl Link for UcxLink {
 }
 
 /// Begins to close; gives the operation's ticket if it did not end at once.
-fn force_close(guard: &mut Guard<'_, Endpoint>) -> Option<Ticket> {
+fn begin_close(guard: &mut Guard<'_, Endpoint>, force: bool) -> Option<Ticket> {
     let ticket = guard.requests.take();
     let Locked { child, requests, .. } = &mut **guard;
     let slot = requests.slot(&ticket);
     // SAFETY: the slot lives until it is done or the worker is destroyed.
-    let request = unsafe { child.close(true, slot) };
+    let request = unsafe { child.close(force, slot) };
     if Status::of_ptr(request) == Status::IN_PROGRESS {
         slot.request.set(request);
         return Some(ticket);

@@ -145,6 +145,9 @@ impl<T: Driven> Engine<T> {
         let mut nap = SHORTEST_NAP;
         loop {
             let moved = guard.worker.progress();
+            if moved {
+                nap = SHORTEST_NAP;
+            }
             if ready(guard) {
                 return Ok(());
             }

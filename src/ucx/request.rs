@@ -16,6 +16,9 @@ use super::status::Status;
 /// Kinds with this bit travel on the control lane.
 pub(super) const CONTROL_BIT: u64 = 0x80;
 
+/// The operations of one connection at a time: a window of sends, two receives, a flush, and some to spare.
+const SLOTS: usize = 16;
+
 /// Names a slot until [`Requests::finish`] or [`Requests::abandon`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(usize);
@@ -58,7 +61,29 @@ impl fmt::Debug for Slot {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), abandoned: Vec::new(), completions: Box::default() }
+        let mut requests =
+            Self { slots: Vec::new(), free: Vec::new(), abandoned: Vec::new(), completions: Box::default() };
+        // Beforehand, so that no call allocates because the progress thread happens to use one more.
+        for _ in 0..SLOTS {
+            let index = requests.grow();
+            requests.free.push(index);
+        }
+        requests
+    }
+
+    fn grow(&mut self) -> usize {
+        self.slots.push(Box::new(Slot {
+            done: Cell::new(true),
+            status: Cell::new(Status::OK),
+            len: Cell::new(0),
+            tag: Cell::new(0),
+            request: Cell::new(ptr::null_mut()),
+            small: Cell::new([0; SMALL_BYTES]),
+            block: Cell::new(None),
+            capacity: Cell::new(0),
+            completions: &*self.completions,
+        }));
+        self.slots.len() - 1
     }
 
     /// A slot for a new operation.
@@ -66,20 +91,7 @@ impl Requests {
         if !self.abandoned.is_empty() {
             self.reap();
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Box::new(Slot {
-                done: Cell::new(false),
-                status: Cell::new(Status::OK),
-                len: Cell::new(0),
-                tag: Cell::new(0),
-                request: Cell::new(ptr::null_mut()),
-                small: Cell::new([0; SMALL_BYTES]),
-                block: Cell::new(None),
-                capacity: Cell::new(0),
-                completions: &*self.completions,
-            }));
-            self.slots.len() - 1
-        });
+        let index = self.free.pop().unwrap_or_else(|| self.grow());
         self.slots[index].done.set(false);
         Ticket(index)
     }

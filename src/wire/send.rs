@@ -110,6 +110,7 @@ impl SendSession {
 
     /// The shortest way: the storage of `td` and how many bytes of it are the whole message after the flag, if `td` is
     /// consolidated and the receiver knows its schema. Nothing has to be committed.
+    #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the pipe
     pub(crate) fn known<'a>(&self, td: &'a TensorDict) -> Option<(&'a Storage, usize)> {
         let sent = self.sent.as_ref().filter(|_| self.format == Format::Consolidated)?;
         let storage = td.packed_storage()?;

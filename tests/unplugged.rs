@@ -162,6 +162,19 @@ fn a_stranger_does_not_become_a_pipe() {
     }
 }
 
+/// As Python is by default: only TCP reaches it, and it breaks off with a client that offers it shared memory alone.
+#[test]
+fn a_listener_without_shared_memory_is_reached() {
+    let server = local().ucx("MM_ERROR_HANDLING", "n").server(0).expect("server");
+    let port = server.local_addr().port();
+    let client = thread::spawn(move || Pipe::connect("127.0.0.1", port));
+    let mut pipe = server.accept().expect("accept");
+    let mut client = client.join().expect("no panic").expect("connected");
+    client.send(&TensorDict::new([7])).expect("send");
+    assert_eq!(pipe.recv().expect("recv").batch_size()[..], [7]);
+    part(pipe, client);
+}
+
 #[test]
 fn nobody_comes() {
     let error = local().accept_timeout(SHORT).listen(0).expect_err("nobody");

@@ -1,8 +1,5 @@
 //! The Rust side of the interoperability tests, the twin of `tests/interop/peer.py`. At the head of that file stands
 //! what both do and print; `tests/interop/run` puts one at either end.
-//!
-//! The stateless functions have no counterpart here, but without consolidation they speak what a pipe speaks. There is
-//! no server either: `serve` listens again for each client.
 
 mod catalogue;
 mod dump;
@@ -10,10 +7,11 @@ mod dump;
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::process::{self, ExitCode};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use tensordict_pipe::{Pipe, PipeOptions, TensorDict};
+use tensordict_pipe::{recv_tensordict, send_tensordict, Pipe, PipeOptions, TensorDict};
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -69,34 +67,34 @@ fn cases(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn echo(mut pipe: Pipe) -> Result<()> {
+fn echo(mut channel: Channel) -> Result<()> {
     let mut count = 0;
-    while let Some(td) = next(&mut pipe)? {
-        pipe.send(&td)?;
+    while let Some(td) = channel.next()? {
+        channel.send(&td)?;
         count += 1;
     }
     eprintln!("echoed {count}");
-    Ok(pipe.close()?)
+    Ok(channel.pipe.close()?)
 }
 
-fn drive(mut pipe: Pipe, args: &Args) -> Result<()> {
+fn drive(mut channel: Channel, args: &Args) -> Result<()> {
     let catalogue = catalogue::all(args.consolidated())?;
     for (name, td) in &catalogue {
-        exchange(&mut pipe, name, td)?;
+        exchange(&mut channel, name, td)?;
     }
     let steps = args.steady.unwrap_or(1000);
     for step in 0..steps {
-        exchange(&mut pipe, &format!("step {step}"), &catalogue::steady(step)?)?;
+        exchange(&mut channel, &format!("step {step}"), &catalogue::steady(step)?)?;
     }
-    pipe.close()?;
+    channel.pipe.close()?;
     eprintln!("{} TensorDicts and {steps} steps came back equal", catalogue.len());
     Ok(())
 }
 
-fn exchange(pipe: &mut Pipe, name: &str, td: &TensorDict) -> Result<()> {
+fn exchange(channel: &mut Channel, name: &str, td: &TensorDict) -> Result<()> {
     let context = |error| format!("{name}: {error}");
-    pipe.send(td).map_err(context)?;
-    let echo = pipe.recv().map_err(context)?;
+    channel.send(td).map_err(context)?;
+    let echo = channel.recv().map_err(context)?;
     let (expected, got) = (dump::lines(td, true), dump::lines(&echo, true));
     if expected != got {
         return Err(WrongEcho(format!("{name}: the echo differs\nexpected:\n{expected}got:\n{got}")).into());
@@ -104,69 +102,89 @@ fn exchange(pipe: &mut Pipe, name: &str, td: &TensorDict) -> Result<()> {
     Ok(())
 }
 
-fn send(mut pipe: Pipe, args: &Args) -> Result<()> {
+fn send(mut channel: Channel, args: &Args) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let steady = (0..args.steady.unwrap_or(0)).map(catalogue::steady);
     let catalogue = catalogue::all(args.consolidated())?.into_iter().map(|(_, td)| Ok(td));
     let mut count = 0;
     for td in catalogue.chain(steady) {
         let td = td?;
-        pipe.send(&td).map_err(|error| format!("message {count}: {error}"))?;
+        channel.send(&td).map_err(|error| format!("message {count}: {error}"))?;
         write!(out, "message {count}\n{}", dump::lines(&td, false))?;
         count += 1;
     }
-    if args.linger && next(&mut pipe)?.is_some() {
+    if args.linger && channel.next()?.is_some() {
         return Err("a message came where the end was due".into());
     }
-    pipe.close()?;
+    channel.pipe.close()?;
     writeln!(out, "end")?;
     eprintln!("sent {count}");
     Ok(out.flush()?)
 }
 
-fn recv(mut pipe: Pipe, args: &Args) -> Result<()> {
+fn recv(mut channel: Channel, args: &Args) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut count = 0;
     while args.count != Some(count) {
-        match next(&mut pipe)? {
+        match channel.next()? {
             Some(td) => write!(out, "message {count}\n{}", dump::lines(&td, false))?,
             None if args.count.is_some() => return Err(format!("closed after {count} messages").into()),
             None => break,
         }
         count += 1;
     }
-    pipe.close()?;
+    channel.pipe.close()?;
     writeln!(out, "end")?;
     eprintln!("received {count}");
     Ok(out.flush()?)
 }
 
 fn serve(args: &Args) -> Result<()> {
-    let port = args.listen.ok_or("serve needs --listen")?;
-    let mut clients = Vec::new();
-    for _ in 0..args.clients {
-        let pipe = accept(&args.options(), port)?;
-        clients.push(thread::spawn(move || echo(pipe)));
-    }
-    for client in clients {
-        client.join().map_err(|_| "a client's thread panicked")??;
-    }
+    let server = args.options().server(args.listen.ok_or("serve needs --listen")?)?;
+    eprintln!("listening");
+    let results = Mutex::new(Vec::new());
+    server.serve(|pipe| {
+        let result = echo(args.channel(pipe));
+        let mut results = results.lock().expect("no client panics");
+        results.push(result);
+        if results.len() == args.clients {
+            server.close();
+        }
+    });
+    results.into_inner().expect("no client panics").into_iter().collect::<Result<()>>()?;
     eprintln!("{} clients have left", args.clients);
     Ok(())
 }
 
-/// The next TensorDict; none if the other side has closed.
-fn next(pipe: &mut Pipe) -> Result<Option<TensorDict>> {
-    match pipe.recv() {
-        Err(error) if error.is_closed() => Ok(None),
-        received => Ok(Some(received?)),
-    }
+/// A pipe, through which the stateless functions may be used in its place.
+struct Channel {
+    pipe: Pipe,
+    consolidated: bool,
+    stateless: bool,
 }
 
-fn accept(options: &PipeOptions, port: u16) -> Result<Pipe> {
-    let listening = options.listener(port)?;
-    eprintln!("listening");
-    Ok(listening.accept()?)
+impl Channel {
+    fn send(&mut self, td: &TensorDict) -> Result<(), tensordict_pipe::Error> {
+        match self.stateless {
+            true => send_tensordict(&mut self.pipe, td, self.consolidated),
+            false => self.pipe.send(td),
+        }
+    }
+
+    fn recv(&mut self) -> Result<TensorDict, tensordict_pipe::Error> {
+        match self.stateless {
+            true => recv_tensordict(&mut self.pipe, self.consolidated),
+            false => self.pipe.recv(),
+        }
+    }
+
+    /// The next TensorDict; none if the other side has closed.
+    fn next(&mut self) -> Result<Option<TensorDict>> {
+        match self.recv() {
+            Err(error) if error.is_closed() => Ok(None),
+            received => Ok(Some(received?)),
+        }
+    }
 }
 
 struct Args {
@@ -174,6 +192,7 @@ struct Args {
     connect: Option<(String, u16)>,
     listen: Option<u16>,
     leaves: bool,
+    stateless: bool,
     linger: bool,
     steady: Option<usize>,
     count: Option<usize>,
@@ -188,13 +207,13 @@ impl Args {
             connect: None,
             listen: None,
             leaves: false,
+            stateless: false,
             linger: false,
             steady: None,
             count: None,
             clients: 1,
             seconds: 120,
         };
-        let mut stateless = false;
         while let Some(option) = words.next() {
             let mut value = || words.next().ok_or_else(|| format!("{option} needs a value"));
             match option.as_str() {
@@ -205,7 +224,7 @@ impl Args {
                 }
                 "--listen" => args.listen = Some(value()?.parse()?),
                 "--leaves" => args.leaves = true,
-                "--stateless" => stateless = true,
+                "--stateless" => args.stateless = true,
                 "--linger" => args.linger = true,
                 "--steady" => args.steady = Some(value()?.parse()?),
                 "--count" => args.count = Some(value()?.parse()?),
@@ -214,10 +233,7 @@ impl Args {
                 _ => return Err(format!("no option {option}").into()),
             }
         }
-        match stateless && !args.leaves {
-            true => Err("there are no stateless functions yet; without consolidation a pipe is the same".into()),
-            false => Ok(args),
-        }
+        Ok(args)
     }
 
     fn consolidated(&self) -> bool {
@@ -228,14 +244,22 @@ impl Args {
         Pipe::options().consolidated(self.consolidated()).connect_timeout(Duration::from_secs(10))
     }
 
-    fn open(&self) -> Result<Pipe> {
+    fn open(&self) -> Result<Channel> {
         let pipe = match (&self.connect, self.listen) {
             (Some((host, port)), None) => self.options().connect(host, *port)?,
-            (None, Some(port)) => accept(&self.options(), port)?,
+            (None, Some(port)) => {
+                let listening = self.options().listener(port)?;
+                eprintln!("listening");
+                listening.accept()?
+            }
             _ => return Err("one of --connect and --listen".into()),
         };
+        Ok(self.channel(pipe))
+    }
+
+    fn channel(&self, pipe: Pipe) -> Channel {
         eprintln!("over {}", pipe.transports().join(", "));
-        Ok(pipe)
+        Channel { pipe, consolidated: self.consolidated(), stateless: self.stateless }
     }
 }
 

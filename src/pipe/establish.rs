@@ -34,7 +34,7 @@ impl PipeOptions {
         self.check()?;
         let timer = Timer::new(Some(self.connect_timeout));
         let addresses = self.addresses(host, port)?;
-        let settings = self.settings();
+        let mut settings = self.settings();
         let mut pause = FIRST_PAUSE;
         let mut cause = "no answer; is it the right host, and does a firewall let the port through?".to_owned();
         loop {
@@ -51,6 +51,11 @@ impl PipeOptions {
                     Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),
                     // The last try has little time; what an earlier one said stays.
                     Err(EstablishError::Link(LinkError::Expired)) => {}
+                    Err(error @ EstablishError::Link(LinkError::Gone { .. })) => {
+                        // It answered and hung up: it may be of the kind that needs them.
+                        settings.toggle_tcp_lanes();
+                        cause = error.to_string();
+                    }
                     Err(error) => cause = error.to_string(),
                 }
             }

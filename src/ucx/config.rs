@@ -68,6 +68,9 @@ const PRESETS: &[Preset] = &[
 
 /// Where shared memory may be used: otherwise a connection within a host has TCP lanes beside it, and each look at the
 /// worker asks the kernel about them: 550 ns instead of 8. (TCP alone is faster with them.)
+///
+/// But a client without TCP lanes offers a peer on its host nothing else than shared memory, which a peer without
+/// `MM_ERROR_HANDLING`, as Python is by default, does not take. Hence [`Settings::toggle_tcp_lanes`].
 const NO_TCP_LANES: Preset =
     Preset { name: "TCP_PUT_ENABLE", also: &[], bare: "PUT_ENABLE", old: Some("n"), new: Some("n"), of: TCP };
 
@@ -88,11 +91,18 @@ pub(crate) struct Settings {
     chosen: Vec<(String, String)>,
     /// For IPv6 addresses.
     pub(super) ipv6: bool,
+    /// For peers that need TCP lanes beside shared memory.
+    tcp_lanes: bool,
 }
 
 impl Settings {
     pub(crate) fn new(chosen: Vec<(String, String)>) -> Self {
-        Self { chosen, ipv6: false }
+        Self { chosen, ipv6: false, tcp_lanes: false }
+    }
+
+    /// With or without TCP lanes beside shared memory: without them at first.
+    pub(crate) fn toggle_tcp_lanes(&mut self) {
+        self.tcp_lanes = !self.tcp_lanes;
     }
 
     /// The same for a socket with this address.
@@ -129,9 +139,8 @@ impl Config {
         check("ucp_config_read", unsafe { ucx_sys::ucp_config_read(ptr::null(), ptr::null(), &mut raw) })?;
         let config = Self { raw };
         let tls = settings.effective("TLS");
-        let shared_memory = allows(tls.as_deref(), SHARED_MEMORY);
-        let presets =
-            PRESETS.iter().chain(shared_memory.then_some(&NO_TCP_LANES)).chain(settings.ipv6.then_some(&IPV6));
+        let no_tcp_lanes = !settings.tcp_lanes && allows(tls.as_deref(), SHARED_MEMORY);
+        let presets = PRESETS.iter().chain(no_tcp_lanes.then_some(&NO_TCP_LANES)).chain(settings.ipv6.then_some(&IPV6));
         for preset in presets {
             let Some(value) = (if loaded_version() < (1, 16) { preset.old } else { preset.new }) else { continue };
             let mut names = preset.also.iter().chain([&preset.name]);

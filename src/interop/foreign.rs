@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn strides_of_all_kinds_are_packed() {
-        #[allow(clippy::type_complexity)]
-        let cases: [(&[usize], Option<&[isize]>, usize, &[u16]); 9] = [
+        type Case<'a> = (&'a [usize], Option<&'a [isize]>, usize, &'a [u16]);
+        let cases: [Case<'_>; 9] = [
             (&[2, 3], None, 0, &[0, 1, 2, 3, 4, 5]),
             (&[2, 2], None, 8, &[8, 9, 10, 11]),
             (&[3, 2], Some(&[1, 3]), 0, &[0, 3, 1, 4, 2, 5]),

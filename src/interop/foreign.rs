@@ -154,6 +154,7 @@ mod tests {
 
     #[test]
     fn strides_of_all_kinds_are_packed() {
+        #[allow(clippy::type_complexity)]
         let cases: [(&[usize], Option<&[isize]>, usize, &[u16]); 9] = [
             (&[2, 3], None, 0, &[0, 1, 2, 3, 4, 5]),
             (&[2, 2], None, 8, &[8, 9, 10, 11]),

@@ -45,6 +45,14 @@ const LAYERS: &[Layer] = &[
         crates: &["crossbeam_channel", "log", "parking_lot"],
         pure: false,
     },
+    Layer {
+        name: "interop",
+        layers: &["data", "storage"],
+        crates: &["candle_core", "half", "ndarray", "num_complex", "safetensors", "serde_json", "thiserror"],
+        pure: false,
+    },
+    // Nothing but documentation.
+    Layer { name: "python", layers: &[], crates: &[], pure: true },
 ];
 
 /// What one file may have beyond its layer: the in-memory link is for tests.

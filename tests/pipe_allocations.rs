@@ -16,7 +16,7 @@ use tensordict_pipe::{tensordict, Pipe, Placed, TensorDict};
 /// Messages that may allocate.
 const FIRST: u32 = 100;
 /// Elements, and messages that may not allocate: small ones, and some that UCX announces first.
-const STREAMS: [(usize, u32); 2] = [(3, 10_000), (20_000, 1_000)];
+const STREAMS: [(usize, u32); 2] = [(3, 10_000), (150_000, 1_000)];
 
 thread_local! {
     static COUNTING: Cell<bool> = const { Cell::new(false) };

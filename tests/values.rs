@@ -13,7 +13,7 @@ use common::{pair, run, transports, Watchdog};
 use tensordict_pipe::{tensordict, Placed, Tensor, TensorDict};
 
 /// Elements of `x`: a message that UCX sends at once, and one that it announces first.
-const SIZES: [usize; 2] = [5, 40_000];
+const SIZES: [usize; 2] = [5, 150_000];
 
 fn sample(value: u32, len: usize) -> TensorDict {
     tensordict!([];

@@ -165,6 +165,17 @@ fn a_stranger_does_not_become_a_pipe() {
 /// As Python is by default: only TCP reaches it, and it breaks off with a client that offers it shared memory alone.
 #[test]
 fn a_listener_without_shared_memory_is_reached() {
+    let listening = local().listener(0).expect("listener");
+    let port = listening.local_addr().port();
+    let client = thread::spawn(move || Pipe::connect("127.0.0.1", port));
+    let pipe = listening.accept().expect("accept");
+    let version = pipe.info().ucx_version;
+    part(pipe, client.join().expect("no panic").expect("connected"));
+    if version.starts_with("1.13.") {
+        println!("this UCX aborts the process instead");
+        return;
+    }
+
     let server = local().ucx("MM_ERROR_HANDLING", "n").server(0).expect("server");
     let port = server.local_addr().port();
     let client = thread::spawn(move || Pipe::connect("127.0.0.1", port));

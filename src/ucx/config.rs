@@ -70,7 +70,8 @@ const PRESETS: &[Preset] = &[
 /// worker asks the kernel about them: 550 ns instead of 8. (TCP alone is faster with them.)
 ///
 /// But a client without TCP lanes offers a peer on its host nothing else than shared memory, which a peer without
-/// `MM_ERROR_HANDLING`, as Python is by default, does not take. Hence [`Settings::toggle_tcp_lanes`].
+/// `MM_ERROR_HANDLING`, as Python is by default, does not take. Hence [`Settings::toggle_tcp_lanes`]. (Such a peer's
+/// UCX breaks the connection off; 1.13 aborts the process. Its own lanes must not be left out either.)
 const NO_TCP_LANES: Preset =
     Preset { name: "TCP_PUT_ENABLE", also: &[], bare: "PUT_ENABLE", old: Some("n"), new: Some("n"), of: TCP };
 
@@ -139,7 +140,9 @@ impl Config {
         check("ucp_config_read", unsafe { ucx_sys::ucp_config_read(ptr::null(), ptr::null(), &mut raw) })?;
         let config = Self { raw };
         let tls = settings.effective("TLS");
-        let no_tcp_lanes = !settings.tcp_lanes && allows(tls.as_deref(), SHARED_MEMORY);
+        let may_share_memory = allows(tls.as_deref(), SHARED_MEMORY)
+            && settings.effective("MM_ERROR_HANDLING").is_none_or(|value| value.starts_with(['y', 'Y', '1']));
+        let no_tcp_lanes = may_share_memory && !settings.tcp_lanes;
         let presets = PRESETS.iter().chain(no_tcp_lanes.then_some(&NO_TCP_LANES)).chain(settings.ipv6.then_some(&IPV6));
         for preset in presets {
             let Some(value) = (if loaded_version() < (1, 16) { preset.old } else { preset.new }) else { continue };

@@ -83,11 +83,12 @@ fn plain(named: &mut Named) -> Result<()> {
         "sp ace" => floats([1], 5), "\u{7f}\0" => floats([1], 6), "gr\u{fc}\u{df} \u{65e5}\u{672c}" => { "\u{1f980}" => floats([2], 1) },
     )?;
     add(named, "names of entries", names);
-    // As nested TensorDicts these are refused.
-    let reserved = ["_device", "_total_bytes", "cls", "cls_metadata", "leaves", "non_tensors", "size"];
+    // As nested TensorDicts these are refused. Python's stateless functions cannot read "cls" and "leaves" together.
+    let reserved = ["_device", "_total_bytes", "cls_metadata", "leaves", "non_tensors", "size"];
     let mut td = TensorDict::new([]);
     reserved.iter().try_for_each(|&name| td.insert(name, floats([2], 1)))?;
     add(named, "reserved names", td);
+    add(named, "reserved name", tensordict!([]; "cls" => floats([2], 1))?);
     let mut td = TensorDict::new([]);
     (0..200).try_for_each(|n| td.insert(format!("leaf {n:03}"), floats([n % 7], n)))?;
     add(named, "many", td);

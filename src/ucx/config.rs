@@ -60,8 +60,8 @@ const PRESETS: &[Preset] = &[
         new: Some("64k"),
         of: TCP,
     },
-    // The old protocols would send by rendezvous from 8 kB on, which is several times slower there.
-    Preset { name: "RNDV_THRESH", also: &[], bare: "RNDV_THRESH", old: Some("512k"), new: None, of: ANY },
+    // UCX would send by rendezvous from 8 kB on, over TCP with every version, which is several times slower there.
+    Preset { name: "RNDV_THRESH", also: &[], bare: "RNDV_THRESH", old: Some("512k"), new: Some("512k"), of: ANY },
     // As std's TcpListener does: otherwise a restarted listener finds its port in use for a minute.
     Preset { name: "TCP_CM_REUSEADDR", also: &[], bare: "CM_REUSEADDR", old: Some("y"), new: Some("y"), of: ANY },
 ];

@@ -10,10 +10,11 @@ use crate::data::{path_text, DType, DataError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Python's receiver takes a nested TensorDict of this name for a part of the metadata. (A tensor may be so called.)
-    #[error("{path}: a nested TensorDict cannot have this name, which the format uses itself; rename it")]
+    /// Python's receiver takes a nested TensorDict of this name for a part of the metadata. (A tensor may be so called;
+    /// but its `recv_tensordict` takes two, `cls` and `leaves`, for a TensorDict.)
+    #[error("{path}: the format uses this name itself, and Python would misread the entry; rename it")]
     ReservedName {
-        /// The path of the nested TensorDict.
+        /// The path of the entry.
         path: KeyPath,
     },
     /// Python's receiver takes a tensor of this name for a part of a jagged tensor.

@@ -78,8 +78,8 @@ impl PipeOptions {
         }
     }
 
-    /// Listens on `port` of [`bind`](Self::bind) and makes a pipe with the first client that connects. Whoever
-    /// connects later is refused at once.
+    /// Listens on `port` of [`bind`](Self::bind) and makes a pipe with the first client that connects. The
+    /// port is closed then: whoever connects later finds nobody there.
     ///
     /// # Errors
     /// * [`Error::AddrInUse`]: another program, or another pipe, listens there.

@@ -150,7 +150,7 @@ fn deliver(packet: &Packet, target: Target) -> Result<Received, LinkError> {
 }
 
 impl Link for Loopback {
-    type Pending = Target;
+    type Pending = (Lane, Target);
 
     fn send(&self, messages: &[Message<'_>], _: Deadline) -> Result<(), LinkError> {
         for message in messages {
@@ -167,7 +167,21 @@ impl Link for Loopback {
         Ok(())
     }
 
-    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Target>> {
+    fn begin_recv(&self, lane: Lane, target: Target) -> Result<Received, RecvFailure<Self::Pending>> {
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(RecvFailure::Error(LinkError::Closed));
+        }
+        match self.incoming[lane as usize].try_recv() {
+            Ok(packet) => deliver(&packet, target).map_err(RecvFailure::Error),
+            Err(_) => Err(RecvFailure::Underway((lane, target))),
+        }
+    }
+
+    fn resume(
+        &self,
+        (lane, target): Self::Pending,
+        deadline: Deadline,
+    ) -> Result<Received, RecvFailure<Self::Pending>> {
         if self.closed.load(Ordering::SeqCst) {
             return Err(RecvFailure::Error(LinkError::Closed));
         }
@@ -179,16 +193,12 @@ impl Link for Loopback {
         match packet {
             Ok(packet) => deliver(&packet, target).map_err(RecvFailure::Error),
             Err(RecvTimeoutError::Disconnected) => Err(RecvFailure::Error(gone())),
-            Err(RecvTimeoutError::Timeout) if self.is_underway() => Err(RecvFailure::Underway(target)),
+            Err(RecvTimeoutError::Timeout) if self.is_underway() => Err(RecvFailure::Underway((lane, target))),
             Err(RecvTimeoutError::Timeout) => Err(RecvFailure::Expired(match target {
                 Target::Block(block) => Some(block),
                 Target::Small => None,
             })),
         }
-    }
-
-    fn resume(&self, pending: Target, deadline: Deadline) -> Result<Received, RecvFailure<Target>> {
-        self.recv(Lane::Data, pending, deadline)
     }
 
     fn has_kinds(&self) -> bool {

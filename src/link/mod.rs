@@ -79,7 +79,8 @@ pub(crate) struct Received {
 pub(crate) enum RecvFailure<P> {
     /// The deadline passed before the message had begun to arrive. Nothing is lost, and the block comes back.
     Expired(Option<Storage>),
-    /// The deadline passed while bytes were arriving: the receive goes on and is taken up by [`Link::resume`].
+    /// The message has not arrived, or its bytes were arriving when the deadline passed: the receive goes on and is
+    /// taken up by [`Link::resume`].
     Underway(P),
     /// The link is finished.
     Error(LinkError),
@@ -95,10 +96,18 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// After an error some may have been sent and some not: the link is finished.
     fn send(&self, messages: &[Message<'_>], deadline: Deadline) -> Result<(), LinkError>;
 
-    /// Receives the next message of `lane`.
-    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
+    /// Begins to receive the next message of `lane`. One that has not arrived yet is [`RecvFailure::Underway`].
+    fn begin_recv(&self, lane: Lane, target: Target) -> Result<Received, RecvFailure<Self::Pending>>;
 
-    /// Goes on with a receive whose deadline had passed.
+    /// Receives the next message of `lane`.
+    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>> {
+        match self.begin_recv(lane, target) {
+            Err(RecvFailure::Underway(pending)) => self.resume(pending, deadline),
+            received => received,
+        }
+    }
+
+    /// Goes on with a receive that has begun, or whose deadline had passed.
     fn resume(&self, pending: Self::Pending, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
 
     /// Whether the peer understands kinds, so that messages have them and there is a control lane.

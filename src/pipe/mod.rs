@@ -124,6 +124,7 @@ impl Pipe {
     ///   be received.
     /// * [`Error::Timeout`]: final, since UCX cannot take a send back.
     /// * [`Error::Transport`], [`Error::Forked`]: final.
+    #[inline]
     pub fn send(&mut self, td: &TensorDict) -> Result<()> {
         self.sender.send(td)
     }
@@ -156,6 +157,7 @@ impl Pipe {
     /// * [`Error::Decode`]: the peer sent metadata that is wrong or beyond the limits. Final, unless the message can
     ///   be skipped: [`DecodeError::is_recoverable`](crate::DecodeError::is_recoverable).
     /// * [`Error::Protocol`], [`Error::Transport`], [`Error::Forked`]: final.
+    #[inline]
     pub fn recv(&mut self) -> Result<TensorDict> {
         self.receiver.recv()
     }

@@ -44,6 +44,19 @@ struct Claimed {
     beginning: [u8; SMALL_BYTES],
 }
 
+/// A received TensorDict in two pointers.
+pub(super) struct Packed {
+    root: Arc<Node>,
+    storage: Storage,
+}
+
+impl Packed {
+    #[inline]
+    pub(super) fn into_tensordict(self, len: usize) -> TensorDict {
+        TensorDict::from_packed(self.root, self.storage, len)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Receiver<L: Link> {
     connection: Arc<Connection<L>>,
@@ -52,6 +65,8 @@ pub(super) struct Receiver<L: Link> {
     stage: Stage,
     /// A receive that outlived its deadline.
     pending: Option<L::Pending>,
+    /// What the shortest way began and could not finish.
+    begun: Option<Result<Received, RecvFailure<L::Pending>>>,
     /// The leaves received so far of a leaf-by-leaf message.
     leaves: Vec<Storage>,
     /// The TensorDict to receive into, until its storage is claimed.
@@ -73,6 +88,7 @@ impl<L: Link> Receiver<L> {
             format,
             stage: Stage::Head,
             pending: None,
+            begun: None,
             leaves: Vec::new(),
             into: None,
             claimed: None,
@@ -87,6 +103,40 @@ impl<L: Link> Receiver<L> {
         self.connection.received.messages()
     }
 
+    /// The shortest way: the next TensorDict, if it is the storage of the schema in force and has arrived. Otherwise what
+    /// it has begun is taken up by [`Receiver::recv`].
+    ///
+    /// It gives what fits into registers; a TensorDict would be moved from one stack frame to the next.
+    #[inline]
+    pub(super) fn recv_known(&mut self) -> Option<Packed> {
+        let expects = matches!(self.stage, Stage::Head)
+            && self.format == Format::Consolidated
+            && self.connection.link.has_kinds()
+            && self.pending.is_none()
+            && self.begun.is_none()
+            && !self.ended
+            && self.connection.failure().is_none();
+        let len = self.session.body_len().filter(|_| expects)?;
+        let block = self.session.buffer();
+        match self.connection.link.begin_recv(Lane::Data, Target::Block(block)) {
+            Ok(Received { kind: kind::SAME_SCHEMA, len: got, block: Some(block), .. })
+                if got == len && self.session.root().is_some() =>
+            {
+                self.count();
+                self.session.root().map(|root| Packed { root: root.clone(), storage: block })
+            }
+            other => {
+                self.begun = Some(other);
+                None
+            }
+        }
+    }
+
+    /// The length of what [`Receiver::recv_known`] gives.
+    pub(super) fn known_len(&self) -> usize {
+        self.session.body_len().unwrap_or(0)
+    }
+
     pub(super) fn recv(&mut self, timer: Timer) -> Result<TensorDict> {
         if let Some(error) = self.connection.failure() {
             return Err(error.clone());
@@ -99,15 +149,20 @@ impl<L: Link> Receiver<L> {
                 self.count();
                 Ok(td)
             }
-            Err(error) if self.ended => Err(error),
-            Err(error) => {
-                if matches!(error, Error::Decode { .. }) && !error.is_final() {
-                    // It came, though it cannot be held.
-                    self.count();
-                }
-                Err(self.connection.fail(error))
-            }
+            Err(error) => Err(self.failed(error)),
         }
+    }
+
+    #[cold]
+    fn failed(&mut self, error: Error) -> Error {
+        if self.ended {
+            return error;
+        }
+        if matches!(error, Error::Decode { .. }) && !error.is_final() {
+            // It came, though it cannot be held.
+            self.count();
+        }
+        self.connection.fail(error)
     }
 
     /// A receive after which this half is dropped, so that it cannot go on later.
@@ -296,13 +351,18 @@ impl<L: Link> Receiver<L> {
     }
 
     fn next_in(&mut self, target: impl FnOnce(&mut Self) -> Target, timer: Timer) -> Result<Received> {
-        let begun = self.pending.is_some();
-        let received = match self.pending.take() {
-            Some(pending) => self.connection.link.resume(pending, timer.deadline),
-            None => {
+        let resumed = self.pending.is_some();
+        let begun = match (self.pending.take(), self.begun.take()) {
+            (Some(pending), _) => Err(RecvFailure::Underway(pending)),
+            (None, Some(begun)) => begun,
+            (None, None) => {
                 let target = target(self);
-                self.connection.link.recv(Lane::Data, target, timer.deadline)
+                self.connection.link.begin_recv(Lane::Data, target)
             }
+        };
+        let received = match begun {
+            Err(RecvFailure::Underway(pending)) => self.connection.link.resume(pending, timer.deadline),
+            received => received,
         };
         let error = match received {
             Ok(received) => return Ok(received),
@@ -316,7 +376,7 @@ impl<L: Link> Receiver<L> {
             }
             Err(RecvFailure::Error(error)) => error,
         };
-        let boundary = matches!(self.stage, Stage::Head) && !begun;
+        let boundary = matches!(self.stage, Stage::Head) && !resumed;
         if boundary && matches!(error, LinkError::Gone { .. }) && !self.connection.link.has_kinds() {
             // Python has no goodbye: a connection that ends between two messages was closed.
             return Err(self.connection.closed());

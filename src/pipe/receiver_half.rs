@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::background::{no_thread, Background, Handle, Stash, SLICE};
 use super::connection::Connection;
 use super::read_ahead::ReadAhead;
-use super::receiver::{Placed, Receiver};
+use super::receiver::{Packed, Placed, Receiver};
 use super::timer::Timer;
 use crate::data::TensorDict;
 use crate::error::{Error, Peer, Phase, Result};
@@ -29,6 +29,8 @@ pub struct PipeReceiver {
     started: bool,
     /// What ended the last receive, if it failed.
     last_error: Option<Error>,
+    /// The length of what was received the shortest way.
+    known_len: usize,
 }
 
 /// Who has the protocol's half.
@@ -67,7 +69,16 @@ impl PipeReceiver {
         limits: Limits,
     ) -> Self {
         let half = Half::Here(Box::new(receiver));
-        Self { connection, timeout, limits, half, stash: Stash::default(), started: false, last_error: None }
+        Self {
+            connection,
+            timeout,
+            limits,
+            half,
+            stash: Stash::default(),
+            started: false,
+            last_error: None,
+            known_len: 0,
+        }
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -82,8 +93,22 @@ impl PipeReceiver {
     ///
     /// # Errors
     /// See [`Pipe::recv`](crate::Pipe::recv).
+    #[inline]
     pub fn recv(&mut self) -> Result<TensorDict> {
-        self.recv_by(Timer::new(self.timeout))
+        match self.recv_known() {
+            Some(packed) => Ok(packed.into_tensordict(self.known_len)),
+            None => self.recv_by(Timer::new(self.timeout)),
+        }
+    }
+
+    fn recv_known(&mut self) -> Option<Packed> {
+        match &mut self.half {
+            Half::Here(receiver) if !self.started && self.last_error.is_none() => {
+                self.known_len = receiver.known_len();
+                receiver.recv_known()
+            }
+            _ => None,
+        }
     }
 
     /// As [`recv`](Self::recv), but gives up after `timeout`.

@@ -13,7 +13,7 @@ use super::error::UcxError;
 use super::flusher::Flusher;
 use super::listener::Listener;
 use super::progress::{Engine, Guard, Locked, Stop};
-use super::request::{place, Ticket, CONTROL_BIT};
+use super::request::{kind_of, place, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
 use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
@@ -284,6 +284,7 @@ impl UcxLink {
         Ok(())
     }
 
+    #[inline]
     fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
         let ticket = guard.requests.take();
         let slot = guard.requests.slot(&ticket);
@@ -302,13 +303,13 @@ impl UcxLink {
         let request = unsafe { guard.child.tag_send(data, len, self.send_tag | kind, slot) };
         match Status::of_ptr(request) {
             Status::OK => {
-                guard.requests.finish(ticket);
+                guard.requests.unused(ticket);
                 Ok(None)
             }
             Status::IN_PROGRESS => {
                 slot.request.set(request);
                 if let Payload::Block { storage, .. } = message.payload {
-                    guard.requests.hold(&ticket, storage.clone());
+                    guard.requests.hold(&ticket, Some(storage.clone()));
                 }
                 Ok(Some(ticket))
             }
@@ -317,6 +318,35 @@ impl UcxLink {
                 Err(failed(guard, "ucp_tag_send_nbx", status))
             }
         }
+    }
+
+    /// Several sends under way at once.
+    fn send_many(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        messages: &[Message<'_>],
+        deadline: Deadline,
+    ) -> Result<(), LinkError> {
+        let mut window: [Option<Ticket>; WINDOW] = Default::default();
+        let mut result = Ok(());
+        for (i, message) in messages.iter().enumerate() {
+            let place = &mut window[i % WINDOW];
+            result = place.take().map_or(Ok(()), |ticket| self.finish_send(guard, ticket, deadline));
+            if result.is_ok() {
+                result = self.post_send(guard, message).map(|ticket| *place = ticket);
+            }
+            if result.is_err() {
+                break;
+            }
+        }
+        for i in 0..WINDOW {
+            // In order: the oldest is where the next would go.
+            if let Some(ticket) = window[(messages.len() + i) % WINDOW].take() {
+                let finished = self.finish_send(guard, ticket, deadline);
+                result = result.and(finished);
+            }
+        }
+        result
     }
 
     fn finish_send(
@@ -395,61 +425,60 @@ impl Link for UcxLink {
         if guard.child.is_closed() {
             return Err(LinkError::Closed);
         }
-        let mut window: [Option<Ticket>; WINDOW] = Default::default();
-        let mut result = Ok(());
-        for (i, message) in messages.iter().enumerate() {
-            let place = &mut window[i % WINDOW];
-            result = place.take().map_or(Ok(()), |ticket| self.finish_send(&mut guard, ticket, deadline));
-            if result.is_ok() {
-                result = self.post_send(&mut guard, message).map(|ticket| *place = ticket);
+        match messages {
+            [message] => {
+                if let Some(ticket) = self.post_send(&mut guard, message)? {
+                    self.finish_send(&mut guard, ticket, deadline)?;
+                }
             }
-            if result.is_err() {
-                break;
-            }
-        }
-        for i in 0..WINDOW {
-            // In order: the oldest is where the next would go.
-            if let Some(ticket) = window[(messages.len() + i) % WINDOW].take() {
-                let finished = self.finish_send(&mut guard, ticket, deadline);
-                result = result.and(finished);
-            }
+            messages => self.send_many(&mut guard, messages, deadline)?,
         }
         drop(guard);
         if let Some(flusher) = &self.flusher {
             flusher.mark();
         }
-        result
+        Ok(())
     }
 
-    fn recv(&self, lane: Lane, target: Target, deadline: Deadline) -> Result<Received, RecvFailure<Ticket>> {
+    // A `Received` would be moved from one stack frame to the next.
+    #[inline(always)]
+    fn begin_recv(&self, lane: Lane, target: Target) -> Result<Received, RecvFailure<Ticket>> {
         let mut guard = self.engine.lock().map_err(RecvFailure::Error)?;
         if guard.child.is_closed() {
             return Err(RecvFailure::Error(LinkError::Closed));
         }
         let ticket = guard.requests.take();
         let slot = guard.requests.slot(&ticket);
-        let place = place(slot, target);
+        let block = match target {
+            Target::Small => None,
+            Target::Block(block) => Some(block),
+        };
+        let place = place(slot, block.as_ref());
         let tag = if self.kinds {
             (self.recv_tag | lane_bit(lane), !(KIND_MASK & !CONTROL_BIT))
         } else {
             (self.recv_tag, u64::MAX)
         };
         let mut info = ucx_sys::ucp_tag_recv_info_t::default();
-        // SAFETY: the bytes are the slot's own or a block that the slot now holds alone; it lives until it is done.
+        // SAFETY: the bytes are the slot's own or a block of which this is the only handle, and which the slot gets below
+        // if UCX goes on writing after this call. The slot lives until it is done.
         let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
         match Status::of_ptr(request) {
-            Status::IN_PROGRESS => slot.request.set(request),
+            Status::OK => {
+                let small = slot.small.get();
+                guard.requests.unused(ticket);
+                Ok(Received { kind: kind_of(info.sender_tag), len: info.length, small, block })
+            }
             status => {
-                slot.status.set(status);
-                slot.len.set(info.length);
-                slot.tag.set(info.sender_tag);
-                return match status {
-                    Status::OK => Ok(guard.requests.finish_recv(ticket).1),
-                    status => Err(self.recv_failed(&mut guard, ticket, status)),
-                };
+                slot.capacity.set(place.1);
+                guard.requests.hold(&ticket, block);
+                if status == Status::IN_PROGRESS {
+                    guard.requests.slot(&ticket).request.set(request);
+                    return Err(RecvFailure::Underway(ticket));
+                }
+                Err(self.recv_failed(&mut guard, ticket, status))
             }
         }
-        self.finish_recv(&mut guard, ticket, deadline)
     }
 
     fn resume(&self, pending: Ticket, deadline: Deadline) -> Result<Received, RecvFailure<Ticket>> {

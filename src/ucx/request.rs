@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 
-use crate::link::{Kind, Received, Target, SMALL_BYTES};
+use crate::link::handshake::KIND_MASK;
+use crate::link::{Kind, Received, SMALL_BYTES};
 use crate::storage::Storage;
 
 use super::status::Status;
@@ -87,6 +88,7 @@ impl Requests {
     }
 
     /// A slot for a new operation.
+    #[inline]
     pub(super) fn take(&mut self) -> Ticket {
         if !self.abandoned.is_empty() {
             self.reap();
@@ -96,6 +98,7 @@ impl Requests {
         Ticket(index)
     }
 
+    #[inline]
     pub(super) fn slot(&self, ticket: &Ticket) -> &Slot {
         &self.slots[ticket.0]
     }
@@ -109,8 +112,8 @@ impl Requests {
     }
 
     /// Keeps `block` alive until the operation is done.
-    pub(super) fn hold(&self, ticket: &Ticket, block: Storage) {
-        self.slot(ticket).block.set(Some(block));
+    pub(super) fn hold(&self, ticket: &Ticket, block: Option<Storage>) {
+        self.slot(ticket).block.set(block);
     }
 
     /// Ends a slot whose operation is done (or never began): its status and its block.
@@ -122,15 +125,18 @@ impl Requests {
         result
     }
 
+    /// Ends a slot for which UCX made no request, because all was done at once.
+    #[inline]
+    pub(super) fn unused(&mut self, ticket: Ticket) {
+        self.slots[ticket.0].done.set(true);
+        self.free.push(ticket.0);
+    }
+
     /// Ends the slot of a receive.
     pub(super) fn finish_recv(&mut self, ticket: Ticket) -> (Status, Received) {
         let slot = self.slot(&ticket);
-        let received = Received {
-            kind: Kind((slot.tag.get() & crate::link::handshake::KIND_MASK & !CONTROL_BIT) as u8),
-            len: slot.len.get(),
-            small: slot.small.get(),
-            block: None,
-        };
+        let received =
+            Received { kind: kind_of(slot.tag.get()), len: slot.len.get(), small: slot.small.get(), block: None };
         let (status, block) = self.finish(ticket);
         (status, Received { block, ..received })
     }
@@ -181,16 +187,17 @@ fn free_request(slot: &Slot) {
     }
 }
 
-/// The address and length that C gets for a target, after the slot has taken the target over.
-pub(super) fn place(slot: &Slot, target: Target) -> (*mut libc::c_void, usize) {
-    let place = match target {
-        Target::Small => (slot.small.as_ptr().cast(), SMALL_BYTES),
-        Target::Block(block) => {
-            let place = (block.as_ptr().cast(), block.len());
-            slot.block.set(Some(block));
-            place
-        }
-    };
-    slot.capacity.set(place.1);
-    place
+/// The kind of a message, from its tag.
+#[inline]
+pub(super) fn kind_of(tag: u64) -> Kind {
+    Kind((tag & KIND_MASK & !CONTROL_BIT) as u8)
+}
+
+/// The address and length that C gets for a target.
+#[inline]
+pub(super) fn place(slot: &Slot, block: Option<&Storage>) -> (*mut libc::c_void, usize) {
+    match block {
+        Some(block) => (block.as_ptr().cast(), block.len()),
+        None => (slot.small.as_ptr().cast(), SMALL_BYTES),
+    }
 }

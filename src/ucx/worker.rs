@@ -113,13 +113,19 @@ impl Worker {
         info: &mut ucx_sys::ucp_tag_recv_info_t,
     ) -> ucx_sys::ucs_status_ptr_t {
         let mut param = with_slot(slot);
+        param.cb.recv = Some(callback::tag_received);
         if self.describes_at_once {
             param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_RECV_INFO;
             param.recv_info.tag_info = info;
         } else {
+            // SAFETY: a live worker under its lock; `info` is filled in during the call.
+            let message = unsafe { ucx_sys::ucp_tag_probe_nb(self.raw, tag, mask, 1, info) };
+            if !message.is_null() {
+                // SAFETY: the message was removed by the probe just now; the rest by the caller's promise.
+                return unsafe { ucx_sys::ucp_tag_msg_recv_nbx(self.raw, data, len, message, &param) };
+            }
             param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
         }
-        param.cb.recv = Some(callback::tag_received);
         // SAFETY: a live worker under its lock; `info` is only used during the call, the rest by the caller's promise.
         unsafe { ucx_sys::ucp_tag_recv_nbx(self.raw, data, len, tag, mask, &param) }
     }

@@ -14,12 +14,17 @@ pub(super) struct Pool {
 
 impl Pool {
     /// The only handle to a storage of `len` bytes with any contents.
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Storage {
-        if self.slots.first().is_some_and(|slot| slot.len() != len) {
+        let fits = self.slots.first().is_some_and(|slot| slot.len() == len);
+        let free = if fits { self.slots.iter().find_map(Pooled::lend) } else { None };
+        free.unwrap_or_else(|| self.grow(len, fits))
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize, fits: bool) -> Storage {
+        if !fits {
             self.slots.clear();
-        }
-        if let Some(storage) = self.slots.iter().find_map(Pooled::lend) {
-            return storage;
         }
         self.allocations += 1;
         if self.slots.len() < MAX_SLOTS {

@@ -1,6 +1,7 @@
 //! [`RecvSession`]: from messages to TensorDicts.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::error::DecodeError;
 use super::frame::{Format, NEW_SCHEMA, SAME_SCHEMA};
@@ -9,7 +10,7 @@ use super::metadata;
 use super::pool::Pool;
 use super::schema::{same_layout, Schema};
 use super::Limits;
-use crate::data::{Device, TensorDict};
+use crate::data::{Device, Node, TensorDict};
 use crate::storage::{Storage, RECEIVABLE};
 
 /// The receiver's side of a stream: knows the lengths of what comes next, and keeps the buffers.
@@ -91,6 +92,13 @@ impl RecvSession {
         self.schema().map(|schema| schema.total_bytes)
     }
 
+    /// The structure that the bodies have, if it can be held.
+    #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the pipe
+    #[inline]
+    pub(crate) fn root(&self) -> Option<&Arc<Node>> {
+        self.schema()?.root.as_ref().ok()
+    }
+
     /// How many storages were allocated so far.
     #[must_use]
     pub fn allocations(&self) -> u64 {
@@ -113,6 +121,7 @@ impl RecvSession {
     ///
     /// It has [`body_len`](Self::body_len) bytes and at least 16, so that a short message of another kind that comes
     /// instead finds room. It is one of few that are used again when nobody holds them any more.
+    #[inline]
     pub fn buffer(&mut self) -> Storage {
         let len = self.body_len().unwrap_or(0).max(RECEIVABLE);
         self.pool.take(len)
@@ -136,13 +145,16 @@ impl RecvSession {
     /// # Errors
     /// - [`DecodeError::LoneSurrogate`]: the schema in force cannot be held. Recoverable.
     /// - [`DecodeError::NoSchema`], [`DecodeError::Length`]: there is no schema yet, or the storage is too short.
+    #[inline]
     pub fn finish(&mut self, storage: Storage) -> Result<TensorDict, DecodeError> {
         let schema = self.schema().ok_or(DecodeError::NoSchema)?;
         if storage.len() < schema.total_bytes {
             return Err(DecodeError::Length { expected: schema.total_bytes, found: storage.len() });
         }
-        let root = schema.root.clone()?;
-        Ok(TensorDict::from_packed(root, storage, schema.total_bytes))
+        match &schema.root {
+            Ok(root) => Ok(TensorDict::from_packed(root.clone(), storage, schema.total_bytes)),
+            Err(error) => Err(error.clone()),
+        }
     }
 
     /// Leaf by leaf: the TensorDict whose tensors have been received into `storages`, in the order of

@@ -23,13 +23,15 @@ struct Preset {
     /// The value before UCX 1.16, whose protocols were new, and the value since; `None` leaves UCX's own.
     old: Option<&'static str>,
     new: Option<&'static str>,
-    /// The names in `UCX_TLS` of which one must be allowed: UCX warns of settings that nothing reads.
+    /// The transports of which one must be allowed: UCX warns of settings that nothing reads.
     of: &'static [&'static str],
 }
 
-const SHARED_MEMORY: &[&str] = &["all", "shm", "sm", "mm", "posix", "sysv", "xpmem"];
+const SHARED_MEMORY: &[&str] = &["posix", "sysv", "xpmem"];
+/// What else stands for them in `UCX_TLS`.
+const SHARED_MEMORY_ALIASES: &[&str] = &["shm", "sm", "mm"];
 const ANY: &[&str] = &[];
-const TCP: &[&str] = &["all", "tcp"];
+const TCP: &[&str] = &["tcp"];
 
 const PRESETS: &[Preset] = &[
     // Without it UCX leaves shared memory out as soon as peer failures are to be reported, and one host means TCP.
@@ -41,8 +43,7 @@ const PRESETS: &[Preset] = &[
         new: Some("y"),
         of: SHARED_MEMORY,
     },
-    // Receive buffers are made in batches of this many, not 512: a connection takes 1.5 MB instead of 4.5 with the old
-    // versions, 4 instead of 5 with the new.
+    // Receive buffers are made in batches of this many, not 512: a connection takes less than half the memory.
     Preset {
         name: "MM_RX_BUFS_GROW",
         also: &["POSIX_RX_BUFS_GROW", "SYSV_RX_BUFS_GROW"],
@@ -74,6 +75,11 @@ const PRESETS: &[Preset] = &[
 /// UCX breaks the connection off; 1.13 aborts the process. Its own lanes must not be left out either.)
 const NO_TCP_LANES: Preset =
     Preset { name: "TCP_PUT_ENABLE", also: &[], bare: "PUT_ENABLE", old: Some("n"), new: Some("n"), of: TCP };
+
+/// UCX would prepare rings and buffers in both kinds of shared memory and then use System V's: half of that memory (1.5
+/// to 2 MB a connection) is for nothing, and `/dev/shm` is small in containers. Where System V's can be had.
+const ONE_SHARED_MEMORY: Preset =
+    Preset { name: "TLS", also: &[], bare: "TLS", old: Some("^posix"), new: Some("^posix"), of: ANY };
 
 /// See [`check_usable`](super::address::check_usable).
 const IPV6: Preset = Preset {
@@ -119,11 +125,25 @@ impl Settings {
 }
 
 /// Whether the transport list `tls`, in UCX's syntax, allows one of these; of none, always.
-fn allows(tls: Option<&str>, names: &[&str]) -> bool {
-    let Some(tls) = tls.filter(|_| !names.is_empty()) else { return true };
+fn allows(tls: Option<&str>, transports: &[&str]) -> bool {
+    let Some(tls) = tls.filter(|_| !transports.is_empty()) else { return true };
     let (negated, list) = tls.strip_prefix('^').map_or((false, tls), |list| (true, list));
-    let named = list.split(',').any(|item| names.contains(&item.trim()));
-    named != negated
+    transports.iter().any(|transport| {
+        let named = list.split(',').map(str::trim).any(|item| {
+            let alias = SHARED_MEMORY_ALIASES.contains(&item) && SHARED_MEMORY.contains(transport);
+            item == *transport || item == "all" || alias
+        });
+        named != negated
+    })
+}
+
+/// Whether this process may make System V shared memory.
+fn has_system_v() -> bool {
+    // SAFETY: makes a segment that nobody else knows, and marks it for removal.
+    unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600);
+        id >= 0 && libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) == 0
+    }
 }
 
 /// A `ucp_config_t`, released on drop.
@@ -143,7 +163,11 @@ impl Config {
         let may_share_memory = allows(tls.as_deref(), SHARED_MEMORY)
             && settings.effective("MM_ERROR_HANDLING").is_none_or(|value| value.starts_with(['y', 'Y', '1']));
         let no_tcp_lanes = may_share_memory && !settings.tcp_lanes;
-        let presets = PRESETS.iter().chain(no_tcp_lanes.then_some(&NO_TCP_LANES)).chain(settings.ipv6.then_some(&IPV6));
+        let presets = PRESETS
+            .iter()
+            .chain(no_tcp_lanes.then_some(&NO_TCP_LANES))
+            .chain(has_system_v().then_some(&ONE_SHARED_MEMORY))
+            .chain(settings.ipv6.then_some(&IPV6));
         for preset in presets {
             let Some(value) = (if loaded_version() < (1, 16) { preset.old } else { preset.new }) else { continue };
             let mut names = preset.also.iter().chain([&preset.name]);
@@ -192,9 +216,13 @@ mod tests {
     #[test]
     fn transport_lists_are_understood() {
         assert!(allows(None, TCP) && allows(Some("all"), TCP) && allows(Some("posix, tcp"), TCP));
-        assert!(
-            !allows(Some("tcp"), SHARED_MEMORY) && !allows(Some("^tcp"), TCP) && allows(Some("^tcp"), SHARED_MEMORY)
-        );
+        assert!(!allows(Some("^tcp"), TCP) && !allows(Some("shm"), TCP));
+        for list in ["^tcp", "^posix", "shm", "mm", "sysv,tcp", "all"] {
+            assert!(allows(Some(list), SHARED_MEMORY), "{list}");
+        }
+        for list in ["tcp", "^sm", "^all", "^posix,sysv,xpmem"] {
+            assert!(!allows(Some(list), SHARED_MEMORY), "{list}");
+        }
     }
 
     #[test]

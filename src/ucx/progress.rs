@@ -109,6 +109,10 @@ impl<T: Driven> Engine<T> {
         deadline: Deadline,
         ready: impl Fn(&Locked<T>) -> bool,
     ) -> Result<(), Stop> {
+        if ready(guard) {
+            // No progress: it would take in messages that nobody has asked for, some for each one that is received.
+            return Ok(());
+        }
         let result = self.wait_inner(guard, deadline, ready);
         self.announce(guard);
         if guard.followers > 0 && !guard.driver {

@@ -139,11 +139,10 @@ fn allows(tls: Option<&str>, transports: &[&str]) -> bool {
 
 /// Whether this process may make System V shared memory.
 fn has_system_v() -> bool {
-    // SAFETY: makes a segment that nobody else knows, and marks it for removal.
-    unsafe {
-        let id = libc::shmget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600);
-        id >= 0 && libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) == 0
-    }
+    // SAFETY: makes a segment that nobody else knows.
+    let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600) };
+    // SAFETY: marks that segment, in which nothing is, for removal.
+    id >= 0 && unsafe { libc::shmctl(id, libc::IPC_RMID, ptr::null_mut()) } == 0
 }
 
 /// A `ucp_config_t`, released on drop.

@@ -232,6 +232,7 @@ impl TensorDict {
 
     /// The bytes of all tensors of a consolidated TensorDict, in Python's packed layout; `None` of another.
     #[must_use]
+    #[inline]
     pub fn consolidated_bytes(&self) -> Option<&[u8]> {
         match &self.bytes {
             Bytes::Packed(storage, len) => Some(&storage.as_bytes()[..*len]),
@@ -241,6 +242,7 @@ impl TensorDict {
 
     /// The same for writing; copied first if another TensorDict or tensor shares them.
     #[must_use]
+    #[inline]
     pub fn consolidated_bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.bytes {
             Bytes::Packed(storage, len) => Some(&mut storage.make_mut()[..*len]),

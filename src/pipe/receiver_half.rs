@@ -95,10 +95,11 @@ impl PipeReceiver {
     /// See [`Pipe::recv`](crate::Pipe::recv).
     #[inline]
     pub fn recv(&mut self) -> Result<TensorDict> {
-        match self.recv_known() {
-            Some(packed) => Ok(packed.into_tensordict(self.known_len)),
-            None => self.recv_by(Timer::new(self.timeout)),
-        }
+        let td = match self.recv_known() {
+            Some(packed) => packed.into_tensordict(self.known_len),
+            None => self.recv_by(Timer::new(self.timeout))?,
+        };
+        Ok(td)
     }
 
     fn recv_known(&mut self) -> Option<Packed> {

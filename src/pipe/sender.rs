@@ -24,7 +24,7 @@ impl<L: Link> Sender<L> {
         Self { connection, session: SendSession::new(format), format, gone: None }
     }
 
-    pub(super) fn send(&mut self, td: &TensorDict, timer: Timer) -> Result<()> {
+    pub(super) fn send(&mut self, td: &TensorDict, timer: &Timer) -> Result<()> {
         if let Some(error) = self.failure() {
             return Err(error.clone());
         }
@@ -47,9 +47,10 @@ impl<L: Link> Sender<L> {
         Ok(())
     }
 
-    fn failed(&mut self, timer: Timer, error: LinkError) -> Error {
+    #[cold]
+    fn failed(&mut self, timer: &Timer, error: LinkError) -> Error {
         let gone = matches!(error, LinkError::Gone { .. });
-        let error = self.connection.explain(Phase::Send, timer, "while sending to it", error);
+        let error = self.connection.explain(Phase::Send, *timer, "while sending to it", error);
         if gone {
             self.gone = Some(error.clone());
             return error;
@@ -72,7 +73,7 @@ impl<L: Link> Sender<L> {
 }
 
 /// Hands the one message of a TensorDict to the link whose schema the peer knows.
-fn transmit_known<L: Link>(link: &L, payload: Payload<'_>, timer: Timer) -> Result<(), LinkError> {
+fn transmit_known<L: Link>(link: &L, payload: Payload<'_>, timer: &Timer) -> Result<(), LinkError> {
     let message = Message { lane: Lane::Data, kind: kind::SAME_SCHEMA, payload };
     if link.has_kinds() {
         return link.send(&[message], timer.deadline);
@@ -82,7 +83,7 @@ fn transmit_known<L: Link>(link: &L, payload: Payload<'_>, timer: Timer) -> Resu
 }
 
 /// Hands the messages of one TensorDict to the link.
-fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: Timer) -> Result<(), LinkError> {
+fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: &Timer) -> Result<(), LinkError> {
     let kinds = link.has_kinds();
     let Some(header) = outgoing.header() else {
         // Packed for this message.

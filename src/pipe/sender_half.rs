@@ -67,10 +67,16 @@ impl PipeSender {
         self.send_by(td, Timer::until(deadline))
     }
 
+    #[inline]
     fn send_by(&mut self, td: &TensorDict, timer: Timer) -> Result<()> {
-        if let Half::Here(sender) = &mut self.half {
-            return sender.send(td, timer);
+        match &mut self.half {
+            Half::Here(sender) => sender.send(td, &timer),
+            Half::There(_) | Half::Lost => self.send_behind(td, timer),
         }
+    }
+
+    #[cold]
+    fn send_behind(&mut self, td: &TensorDict, timer: Timer) -> Result<()> {
         if self.recall() {
             return self.send_by(td, timer);
         }
@@ -94,7 +100,7 @@ impl PipeSender {
             let Half::Here(sender) = std::mem::replace(&mut self.half, Half::Lost) else { unreachable!("just seen") };
             let name = format!("tdpipe-send-{}", self.connection.peer);
             let started = Background::start(name, sender, Stash::default(), |sender, td, _| {
-                (0, sender.send(&td, Timer::new(None)))
+                (0, sender.send(&td, &Timer::new(None)))
             });
             self.half = Half::There(started.map_err(|error| no_thread(&error))?);
         }

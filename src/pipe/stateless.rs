@@ -28,7 +28,7 @@ fn format(consolidated: bool) -> Format {
 pub fn send_tensordict(pipe: &mut Pipe, td: &TensorDict, consolidated: bool) -> Result<()> {
     let half = &pipe.sender;
     let mut sender = Sender::new(half.connection.clone(), format(consolidated));
-    sender.send(td, Timer::new(half.timeout()))
+    sender.send(td, &Timer::new(half.timeout()))
 }
 
 /// Receives what [`send_tensordict`] or Python's function of that name sends.

@@ -58,7 +58,7 @@ impl End {
     }
 
     fn send(&mut self, td: &TensorDict) -> Result<()> {
-        self.sender.send(td, Timer::new(Some(PATIENCE)))
+        self.sender.send(td, &Timer::new(Some(PATIENCE)))
     }
 
     fn recv(&mut self) -> Result<TensorDict> {

@@ -13,6 +13,7 @@ pub(super) struct Timer {
 
 impl Timer {
     /// A timeout from now; `None`, or one that overflows the clock, is never.
+    #[inline]
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         timeout.map_or(Self { started: None, deadline: None }, |timeout| Self {
             started: Some(Instant::now()),

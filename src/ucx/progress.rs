@@ -122,6 +122,12 @@ impl<T: Driven> Engine<T> {
         result
     }
 
+    /// Progresses once, for a caller that does not wait.
+    pub(super) fn look(&self, guard: &mut Guard<'_, T>) {
+        guard.worker.progress();
+        self.announce(guard);
+    }
+
     /// Wakes whoever waits, so that it looks again at what it waits for.
     pub(super) fn wake(&self) {
         let guard = self.locked.lock();

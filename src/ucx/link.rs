@@ -287,8 +287,8 @@ impl UcxLink {
     // The result would go through memory.
     #[inline(always)]
     fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
-        let ticket = guard.requests.take();
-        let slot = guard.requests.slot(&ticket);
+        guard.requests.prepare();
+        let slot = guard.requests.prepared();
         let (data, len) = match message.payload {
             Payload::Small(bytes) => {
                 let mut small = [0; SMALL_BYTES];
@@ -303,21 +303,16 @@ impl UcxLink {
         // goes on reading after this call. The slot lives until it is done.
         let request = unsafe { guard.child.tag_send(data, len, self.send_tag | kind, slot) };
         match Status::of_ptr(request) {
-            Status::OK => {
-                guard.requests.unused(ticket);
-                Ok(None)
-            }
+            Status::OK => Ok(None),
             Status::IN_PROGRESS => {
                 slot.request.set(request);
+                let ticket = guard.requests.claim();
                 if let Payload::Block { storage, .. } = message.payload {
                     guard.requests.hold(&ticket, Some(storage.clone()));
                 }
                 Ok(Some(ticket))
             }
-            status => {
-                guard.requests.finish(ticket);
-                Err(failed(guard, "ucp_tag_send_nbx", status))
-            }
+            status => Err(failed(guard, "ucp_tag_send_nbx", status)),
         }
     }
 
@@ -459,8 +454,8 @@ impl Link for UcxLink {
         if guard.child.is_closed() {
             return Err(RecvFailure::Error(LinkError::Closed));
         }
-        let ticket = guard.requests.take();
-        let slot = guard.requests.slot(&ticket);
+        guard.requests.prepare();
+        let slot = guard.requests.prepared();
         let block = match target {
             Target::Small => None,
             Target::Block(block) => Some(block),
@@ -477,15 +472,16 @@ impl Link for UcxLink {
         let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
         match Status::of_ptr(request) {
             Status::OK => {
-                let small = slot.small.get();
-                guard.requests.unused(ticket);
-                Ok(Received { kind: kind_of(info.sender_tag), len: info.length, small, block })
+                Ok(Received { kind: kind_of(info.sender_tag), len: info.length, small: slot.small.get(), block })
             }
             status => {
                 slot.capacity.set(place.1);
+                if status == Status::IN_PROGRESS {
+                    slot.request.set(request);
+                }
+                let ticket = guard.requests.claim();
                 guard.requests.hold(&ticket, block);
                 if status == Status::IN_PROGRESS {
-                    guard.requests.slot(&ticket).request.set(request);
                     return self.look(&mut guard, ticket);
                 }
                 Err(self.recv_failed(&mut guard, ticket, status))

@@ -49,6 +49,8 @@ pub(super) struct Requests {
     // Boxed because C keeps the slots' addresses while the vector grows.
     #[allow(clippy::vec_box)]
     slots: Vec<Box<Slot>>,
+    /// The slot of the next operation.
+    next: usize,
     free: Vec<usize>,
     abandoned: Vec<usize>,
     completions: Box<Completions>,
@@ -62,10 +64,11 @@ impl fmt::Debug for Slot {
 
 impl Requests {
     pub(super) fn new() -> Self {
-        let mut requests =
-            Self { slots: Vec::new(), free: Vec::new(), abandoned: Vec::new(), completions: Box::default() };
+        let (slots, free, abandoned) = (Vec::new(), Vec::new(), Vec::new());
+        let mut requests = Self { slots, next: 0, free, abandoned, completions: Box::default() };
+        requests.next = requests.grow();
         // Beforehand, so that no call allocates because the progress thread happens to use one more.
-        for _ in 0..SLOTS {
+        for _ in 1..SLOTS {
             let index = requests.grow();
             requests.free.push(index);
         }
@@ -87,15 +90,30 @@ impl Requests {
         self.slots.len() - 1
     }
 
-    /// A slot for a new operation.
+    /// A slot for a new operation, which is nobody's until [`Requests::claim`]: what is done at once needs no ticket.
     #[inline]
-    pub(super) fn take(&mut self) -> Ticket {
+    pub(super) fn prepare(&mut self) {
         if !self.abandoned.is_empty() {
             self.reap();
         }
+        self.prepared().done.set(false);
+    }
+
+    #[inline]
+    pub(super) fn prepared(&self) -> &Slot {
+        &self.slots[self.next]
+    }
+
+    /// The slot that was prepared, whose operation is under way.
+    pub(super) fn claim(&mut self) -> Ticket {
         let index = self.free.pop().unwrap_or_else(|| self.grow());
-        self.slots[index].done.set(false);
-        Ticket(index)
+        Ticket(std::mem::replace(&mut self.next, index))
+    }
+
+    /// Both in one.
+    pub(super) fn take(&mut self) -> Ticket {
+        self.prepare();
+        self.claim()
     }
 
     #[inline]
@@ -123,13 +141,6 @@ impl Requests {
         let result = (slot.status.get(), slot.block.take());
         self.free.push(ticket.0);
         result
-    }
-
-    /// Ends a slot for which UCX made no request, because all was done at once.
-    #[inline]
-    pub(super) fn unused(&mut self, ticket: Ticket) {
-        self.slots[ticket.0].done.set(true);
-        self.free.push(ticket.0);
     }
 
     /// Ends the slot of a receive.

@@ -4,19 +4,23 @@
 mod catalogue;
 mod dump;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::process::{self, ExitCode};
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tensordict_pipe::{recv_tensordict, send_tensordict, Pipe, PipeOptions, TensorDict};
+use tensordict_pipe::{recv_tensordict, send_tensordict, tensordict, Pipe, PipeOptions, TensorDict};
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-const USAGE: &str = "interop_peer echo|drive|send|recv|serve|cases (--connect HOST:PORT | --listen PORT) \
-                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]";
+const USAGE: &str = "interop_peer echo|drive|send|recv|serve|gather|crowd|cases (--connect HOST:PORT | --listen PORT) \
+                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--first N] \
+                     [--seconds N]";
+/// Many processes may share few cores.
+const PATIENCE: Duration = Duration::from_secs(60);
 const WRONG_ECHO: u8 = 2;
 const GAVE_UP: i32 = 3;
 
@@ -50,7 +54,9 @@ fn main() -> ExitCode {
 fn play(args: &Args) -> Result<()> {
     match args.role.as_str() {
         "cases" => cases(args),
-        "serve" => serve(args),
+        "serve" => serve(args, echo),
+        "gather" => gather(args),
+        "crowd" => crowd(args),
         "echo" => echo(args.open()?),
         "drive" => drive(args.open()?, args),
         "send" => send(args.open()?, args),
@@ -139,12 +145,12 @@ fn recv(mut channel: Channel, args: &Args) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn serve(args: &Args) -> Result<()> {
-    let server = args.options().server(args.listen.ok_or("serve needs --listen")?)?;
+fn serve(args: &Args, client: impl Fn(Channel) -> Result<()> + Sync) -> Result<()> {
+    let server = args.options().server(args.listen.ok_or("a server needs --listen")?)?;
     eprintln!("listening");
     let results = Mutex::new(Vec::new());
     server.serve(|pipe| {
-        let result = echo(args.channel(pipe));
+        let result = client(args.channel(pipe));
         let mut results = results.lock().expect("no client panics");
         results.push(result);
         if results.len() == args.clients {
@@ -154,6 +160,65 @@ fn serve(args: &Args) -> Result<()> {
     results.into_inner().expect("no client panics").into_iter().collect::<Result<()>>()?;
     eprintln!("{} clients have left", args.clients);
     Ok(())
+}
+
+fn gather(args: &Args) -> Result<()> {
+    let (last, everybody) = (args.steady.unwrap_or(0) as i64, Barrier::new(args.clients));
+    let clients = Mutex::new(BTreeSet::new());
+    serve(args, |mut channel| {
+        let mut next = 0;
+        let mut number = None;
+        while let Some(td) = channel.next()? {
+            let client = *number.get_or_insert(td.get("client")?.as_slice::<i64>()?[0]);
+            if td != note(client, next)? {
+                return Err(format!("not message {next} of client {client}: {td:?}").into());
+            }
+            // All are connected; all are in the midst of their streams.
+            if next == 0 || next == last / 2 {
+                everybody.wait();
+            }
+            if next == 0 {
+                channel.send(&td)?;
+            }
+            next += 1;
+        }
+        let number = number.ok_or("a client that sent nothing")?;
+        if next != last + 1 || !clients.lock().expect("no client panics").insert(number) {
+            return Err(format!("client {number} left, or another of that number, after {next} messages").into());
+        }
+        Ok(channel.pipe.close()?)
+    })?;
+    let clients = clients.into_inner().expect("no client panics");
+    if !clients.iter().copied().eq(0..args.clients as i64) {
+        return Err(format!("the clients were {clients:?}").into());
+    }
+    eprintln!("each has sent messages 0 to {last}");
+    Ok(())
+}
+
+fn crowd(args: &Args) -> Result<()> {
+    let last = args.steady.unwrap_or(0) as i64;
+    let client = |number| {
+        let mut channel = args.open()?;
+        channel.send(&note(number, 0)?)?;
+        channel.recv()?;
+        for sequence in 1..=last {
+            channel.send(&note(number, sequence)?)?;
+        }
+        Ok(channel.pipe.close()?)
+    };
+    thread::scope(|scope| {
+        let numbers = args.first..args.first + args.clients as i64;
+        let clients: Vec<_> = numbers.map(|number| scope.spawn(move || client(number))).collect();
+        clients.into_iter().try_for_each(|client| client.join().expect("no panic"))
+    })
+}
+
+/// A message of a crowd, whose every number depends on both; now and then a large one.
+fn note(client: i64, sequence: i64) -> Result<TensorDict> {
+    let len = if sequence % 10 == 9 { 20_000 } else { 4 };
+    let x = vec![client << 32 | sequence; len];
+    Ok(tensordict!([]; "client" => vec![client], "sequence" => vec![sequence], "x" => x)?)
 }
 
 /// A pipe, through which the stateless functions may be used in its place.
@@ -197,6 +262,7 @@ struct Args {
     steady: Option<usize>,
     count: Option<usize>,
     clients: usize,
+    first: i64,
     seconds: u64,
 }
 
@@ -212,6 +278,7 @@ impl Args {
             steady: None,
             count: None,
             clients: 1,
+            first: 0,
             seconds: 120,
         };
         while let Some(option) = words.next() {
@@ -229,6 +296,7 @@ impl Args {
                 "--steady" => args.steady = Some(value()?.parse()?),
                 "--count" => args.count = Some(value()?.parse()?),
                 "--clients" => args.clients = value()?.parse()?,
+                "--first" => args.first = value()?.parse()?,
                 "--seconds" => args.seconds = value()?.parse()?,
                 _ => return Err(format!("no option {option}").into()),
             }
@@ -241,7 +309,11 @@ impl Args {
     }
 
     fn options(&self) -> PipeOptions {
-        Pipe::options().consolidated(self.consolidated()).connect_timeout(Duration::from_secs(10))
+        Pipe::options()
+            .consolidated(self.consolidated())
+            .connect_timeout(PATIENCE)
+            .handshake_timeout(PATIENCE)
+            .close_timeout(PATIENCE)
     }
 
     fn open(&self) -> Result<Channel> {

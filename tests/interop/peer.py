@@ -16,6 +16,11 @@ Roles
             other side to close instead, and must see that.
     recv    receives until the other side closes and prints the dump of each. With `--count N` it closes after N.
     serve   a server (`--listen` only) that echoes to `--clients N` clients, all at the same time, until each has left.
+    gather  a server (`--listen` only, and only the Rust side) for `--clients N` clients of a crowd at the same time: it
+            answers nobody's message 0 before it has those of all, reads on from nobody's middle before all are there,
+            and ends normally if each has sent messages 0 to `--steady N`, once and in order, and closed.
+    crowd   opens `--clients N` pipes at the same time, as the clients with the numbers from `--first K`. Each sends its
+            message 0, waits for an answer, sends messages 1 to `--steady N`, and closes.
     cases   prints a line for each TensorDict of the catalogue, number and name; connects to nothing.
 
 Options
@@ -511,6 +516,26 @@ async def serve(options):
     say(f"{left} clients have left")
 
 
+async def crowd(options):
+    async def client(number):
+        channel = await open_channel(options)
+        await channel.send(note(number, 0))
+        await channel.recv()
+        for sequence in range(1, options.steady + 1):
+            await channel.send(note(number, sequence))
+        await channel.close()
+
+    await asyncio.gather(*(client(options.first + pipe) for pipe in range(options.clients)))
+    say(f"{options.clients} pipes have sent all")
+
+
+def note(client, sequence):
+    """A message of a crowd, whose every number depends on both; now and then a large one."""
+    length = 20_000 if sequence % 10 == 9 else 4
+    numbers = {"client": client, "sequence": sequence}
+    return TensorDict({name: torch.tensor([n]) for name, n in numbers.items()} | {"x": torch.full((length,), client << 32 | sequence)})
+
+
 def show(number, td):
     print(f"message {number}", *dump(td), sep="\n")
 
@@ -528,7 +553,7 @@ def say(*parts, **how):
 
 def main():
     parser = argparse.ArgumentParser(usage="peer.py ROLE (--connect HOST:PORT | --listen PORT) [OPTIONS]")
-    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "cases"])
+    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "crowd", "cases"])
     parser.add_argument("--connect")
     parser.add_argument("--listen", type=int)
     parser.add_argument("--leaves", action="store_true")
@@ -537,6 +562,7 @@ def main():
     parser.add_argument("--steady", type=int)
     parser.add_argument("--count", type=int)
     parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=120)
     options = parser.parse_args()
     if options.steady is None:
@@ -561,6 +587,8 @@ def main():
     async def play():
         if options.role == "serve":
             return await serve(options)
+        if options.role == "crowd":
+            return await crowd(options)
         channel = await open_channel(options)
         await {"echo": echo, "drive": drive, "send": send, "recv": recv}[options.role](channel, options)
 

@@ -8,7 +8,7 @@
 //! | --- | --- | --- | --- |
 //! | `TensorDictPipe(endpoint, consolidated=True)` | [`Server::accept`], [`Listening::accept`] | an accepted connection is a pipe at once; there is no bare endpoint | `server::pipes_outlive_their_server` |
 //! | `TensorDictPipe.connect(host, port)` | [`Pipe::connect`] | retries for 5 s ([`connect_timeout`]); Python fails at once | `unplugged`, `halves::the_deadline_of_connect` |
-//! | `TensorDictPipe.listen(port)` | [`Pipe::listen`] | further clients are refused; [`PipeOptions::listener`] tells the port before a client is there | `halves::the_deadline_of_accept` |
+//! | `TensorDictPipe.listen(port)` | [`Pipe::listen`] | further clients are refused at once, Python leaves them hanging; [`PipeOptions::listener`] tells the port before a client is there | `unplugged::further_clients_are_refused_at_once_for_as_long_as_the_pipe_lives` |
 //! | `consolidated=True` | [`PipeOptions::consolidated`], also `true` | none; both ends must agree | `halves::reading_ahead_ends_with_an_error_as_the_last_item` |
 //! | `asend(td)` | [`Pipe::start_send`], [`Handle`] | a thread in place of an event loop; dropping the handle cancels nothing | `halves::started_sends_keep_their_order` |
 //! | `send(td)` | [`Pipe::send`], [`send_timeout`], [`send_deadline`], [`Pipe::try_send`] | may be called anywhere | `halves::the_deadline_of_send` |

@@ -321,12 +321,31 @@ mod tests {
     #[test]
     fn the_handshake_has_a_deadline() {
         let start = Instant::now();
-        let listening = options().accept_timeout(PATIENCE).handshake_timeout(SHORT).listener(0).expect("a free port");
+        let listening = options().accept_timeout(SHORT).handshake_timeout(LONG).listener(0).expect("a free port");
         let address = listening.local_addr();
         let client = std::thread::spawn(move || stalled(address));
         let error = listening.accept().expect_err("it says nothing");
         assert!(matches!(error, Error::Timeout { phase: Phase::Handshake, .. }), "{error}");
         assert!(start.elapsed() >= SHORT);
         client.join().expect("greeted");
+    }
+
+    #[test]
+    fn listen_goes_on_after_clients_that_fail_in_the_handshake() {
+        let listening = options().accept_timeout(PATIENCE).handshake_timeout(SHORT).listener(0).expect("a free port");
+        let address = listening.local_addr();
+        let clients = std::thread::spawn(move || {
+            let silent = stalled(address);
+            drop(stalled(address));
+            let client = Pipe::options().connect_timeout(LONG).connect("127.0.0.1", address.port());
+            drop(silent);
+            client.expect("a listener")
+        });
+        let mut pipe = listening.accept().expect("the third");
+        let mut client = clients.join().expect("no panic");
+        client.send(&TensorDict::new([3])).expect("sent");
+        assert_eq!(pipe.recv().expect("received").batch_size()[..], [3]);
+        std::thread::spawn(move || client.close());
+        pipe.close().expect("closed");
     }
 }

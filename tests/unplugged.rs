@@ -1,13 +1,17 @@
 //! Wrong addresses, closed ports, taken ports: each is an error that says what to do about it.
 #![cfg(feature = "ucx")]
 
+mod common;
+
 use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tensordict_pipe::{Error, Phase, Pipe, PipeOptions, Server, TensorDict};
+use common::{transports, Watchdog};
+use tensordict_pipe::{Error, Listening, Phase, Pipe, PipeOptions, Server, TensorDict};
 
 const SHORT: Duration = Duration::from_millis(700);
+const FOR_EVER: Duration = Duration::from_secs(3600);
 
 fn local() -> PipeOptions {
     Pipe::options().bind("127.0.0.1")
@@ -133,32 +137,55 @@ fn an_address_of_another_host_cannot_be_listened_on() {
 }
 
 #[test]
-fn a_second_client_is_no_harm_and_learns_that_nobody_listens() {
-    let listening = local().listener(0).expect("listener");
-    let port = listening.local_addr().port();
-    let first = thread::spawn(move || Pipe::connect("127.0.0.1", port));
-    let mut pipe = listening.accept().expect("accept");
-    let mut first = first.join().expect("no panic").expect("connected");
-    let error = Pipe::options().connect_timeout(SHORT).connect("127.0.0.1", port).expect_err("taken");
-    says(&error, &[&format!("127.0.0.1:{port}"), "nobody listens there, or no longer"]);
-    first.send(&TensorDict::new([7])).expect("send");
-    assert_eq!(pipe.recv().expect("recv").batch_size()[..], [7]);
-    part(pipe, first);
+fn further_clients_are_refused_at_once_for_as_long_as_the_pipe_lives() {
+    let _watchdog = Watchdog::new();
+    for options in transports() {
+        let options = options.bind("127.0.0.1").connect_timeout(FOR_EVER);
+        let listening = options.listener(0).expect("listener");
+        let port = listening.local_addr().port();
+        let client = options.clone();
+        let first = thread::spawn(move || client.connect("127.0.0.1", port));
+        let mut pipe = listening.accept().expect("accept");
+        let mut first = first.join().expect("no panic").expect("connected");
+        for number in 0..3 {
+            let error = options.connect("127.0.0.1", port).expect_err("taken");
+            assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+            says(&error, &[&format!("127.0.0.1:{port} refused"), "Either its pipe is taken already"]);
+            first.send(&TensorDict::new([number])).expect("send");
+            assert_eq!(pipe.recv().expect("recv").batch_size()[..], [number]);
+        }
+        part(pipe, first);
+        let error = options.connect_timeout(SHORT).connect("127.0.0.1", port).expect_err("closed");
+        says(&error, &["nobody listens there, or no longer"]);
+        let again = local().listener(port).expect("the port is free");
+        assert_eq!(again.local_addr().port(), port);
+    }
 }
 
 /// Somebody who connects but is no pipe: a port scan, a browser. (UCX 1.13 aborts the process when the first eight bytes
 /// look like a small length and more follow, before we see any of it: such a port is for trusted networks only.)
 #[test]
-fn a_stranger_does_not_become_a_pipe() {
+fn a_stranger_does_not_become_a_pipe_and_keeps_nobody_from_it() {
     use std::io::Write;
-    let patient = local().accept_timeout(SHORT).handshake_timeout(SHORT);
+    let _watchdog = Watchdog::new();
     for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\n"] {
-        let listening = patient.listener(0).expect("listener");
-        let mut stranger = std::net::TcpStream::connect(listening.local_addr()).expect("connects");
-        stranger.write_all(bytes).expect("written");
+        let stranger = |listening: &Listening| {
+            let mut stranger = std::net::TcpStream::connect(listening.local_addr()).expect("connects");
+            stranger.write_all(bytes).expect("written");
+            stranger
+        };
+        let listening = local().accept_timeout(SHORT).listener(0).expect("listener");
+        let alone = stranger(&listening);
         let error = listening.accept().expect_err("no pipe");
         println!("{} bytes: {error}", bytes.len());
-        assert!(!error.is_closed());
+        assert!(matches!(error, Error::Timeout { phase: Phase::Accept, .. }), "{error:?}");
+
+        let listening = local().listener(0).expect("listener");
+        let first = stranger(&listening);
+        let port = listening.local_addr().port();
+        let client = thread::spawn(move || Pipe::connect("127.0.0.1", port));
+        part(listening.accept().expect("accept"), client.join().expect("no panic").expect("connected"));
+        drop((alone, first));
     }
 }
 

@@ -16,7 +16,8 @@ use tensordict_pipe::{recv_tensordict, send_tensordict, tensordict, Pipe, PipeOp
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-const USAGE: &str = "interop_peer echo|drive|send|recv|serve|gather|crowd|cases (--connect HOST:PORT | --listen PORT) \
+const USAGE: &str =
+    "interop_peer echo|drive|send|recv|serve|second|gather|crowd|cases (--connect HOST:PORT | --listen PORT) \
                      [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--first N] \
                      [--seconds N]";
 /// Many processes may share few cores.
@@ -55,6 +56,7 @@ fn play(args: &Args) -> Result<()> {
     match args.role.as_str() {
         "cases" => cases(args),
         "serve" => serve(args, echo),
+        "second" => second(args),
         "gather" => gather(args),
         "crowd" => crowd(args),
         "echo" => echo(args.open()?),
@@ -160,6 +162,19 @@ fn serve(args: &Args, client: impl Fn(Channel) -> Result<()> + Sync) -> Result<(
     results.into_inner().expect("no client panics").into_iter().collect::<Result<()>>()?;
     eprintln!("{} clients have left", args.clients);
     Ok(())
+}
+
+fn second(args: &Args) -> Result<()> {
+    let mut channel = args.open()?;
+    match args.open() {
+        Err(error) if matches!(error.downcast_ref(), Some(tensordict_pipe::Error::Refused { .. })) => {
+            eprintln!("refused: {error}");
+        }
+        Err(error) => return Err(error),
+        Ok(_) => return Err("the second pipe is connected".into()),
+    }
+    exchange(&mut channel, "the first pipe", &note(0, 0)?)?;
+    Ok(channel.pipe.close()?)
 }
 
 fn gather(args: &Args) -> Result<()> {

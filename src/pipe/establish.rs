@@ -78,13 +78,16 @@ impl PipeOptions {
         }
     }
 
-    /// Listens on `port` of [`bind`](Self::bind) and makes a pipe with the first client that connects. The
-    /// port is closed then: whoever connects later finds nobody there.
+    /// Listens on `port` of [`bind`](Self::bind) and makes a pipe with the first client that connects. Clients that
+    /// come later are refused at once, for as long as the pipe lives, which takes a thread that sleeps and about the
+    /// memory of another pipe; the pipes of a [`Server`](crate::Server) do without. Who connects but is no pipe is not
+    /// waited for longer than [`handshake_timeout`](Self::handshake_timeout).
     ///
     /// # Errors
     /// * [`Error::AddrInUse`]: another program, or another pipe, listens there.
-    /// * [`Error::Timeout`] with [`Phase::Accept`]: nobody connected within [`accept_timeout`](Self::accept_timeout).
-    /// * [`Error::Timeout`] or [`Error::Disconnected`] with [`Phase::Handshake`]: somebody connected, but is no pipe.
+    /// * [`Error::Timeout`] with [`Phase::Accept`]: nobody connected within [`accept_timeout`](Self::accept_timeout);
+    ///   the cause is what the last of those that are no pipes said.
+    /// * [`Error::Timeout`] with [`Phase::Handshake`]: a client was in the midst of it then.
     /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`connect`](Self::connect).
     pub fn listen(&self, port: u16) -> Result<Pipe> {
         self.listener(port)?.accept()
@@ -105,9 +108,13 @@ impl PipeOptions {
 
     /// The pipe with a client that has connected.
     pub(crate) fn accepted(&self, connecting: Connecting) -> Result<Pipe> {
+        self.greeted(connecting, Timer::new(Some(self.handshake_timeout))).map(|link| self.pipe(link))
+    }
+
+    /// The link to a client that has connected.
+    fn greeted(&self, connecting: Connecting, timer: Timer) -> Result<UcxLink> {
         let peer = connecting.peer_addr().map_or_else(|| Peer::new("a client"), Peer::new);
-        let timer = Timer::new(Some(self.handshake_timeout));
-        let link = connecting.establish(timer.deadline).map_err(|error| match error {
+        connecting.establish(timer.deadline).map_err(|error| match error {
             EstablishError::Link(LinkError::Expired) => {
                 Error::Timeout { phase: Phase::Handshake, peer, after: timer.elapsed(), cause: None }
             }
@@ -116,8 +123,7 @@ impl PipeOptions {
             }
             EstablishError::Link(LinkError::Forked) => Error::Forked,
             error => Error::Transport { operation: "handshake", peer, cause: error.to_string().into() },
-        })?;
-        Ok(self.pipe(link))
+        })
     }
 
     /// The addresses of `host` that UCX can use, of which there is at least one.
@@ -194,21 +200,38 @@ impl Listening {
         self.listener.local_addr()
     }
 
-    /// Waits for the client, and stops listening.
+    /// Waits for the client; refuses all others for as long as the pipe lives.
     ///
     /// # Errors
     /// Those of [`PipeOptions::listen`] that concern the client.
     pub fn accept(self) -> Result<Pipe> {
-        let options = &self.options;
+        let Self { listener, options } = self;
         let timer = Timer::new(options.accept_timeout);
-        let place = Peer::new(self.local_addr());
-        let connecting = self.listener.accept(timer.deadline).map_err(|error| match error {
-            EstablishError::Link(LinkError::Expired) => {
-                Error::Timeout { phase: Phase::Accept, peer: place.clone(), after: timer.elapsed(), cause: None }
-            }
-            EstablishError::Link(LinkError::Forked) => Error::Forked,
-            error => Error::Transport { operation: "accept", peer: place.clone(), cause: error.to_string().into() },
-        })?;
-        options.accepted(connecting)
+        let place = Peer::new(listener.local_addr());
+        let mut cause = None;
+        let mut link = loop {
+            let failed = match listener.accept(timer.deadline) {
+                Ok(connecting) => match options.greeted(connecting, timer.at_most(options.handshake_timeout)) {
+                    Ok(link) => break link,
+                    Err(error @ Error::Forked) => return Err(error),
+                    Err(error) if timer.is_over() => return Err(error),
+                    Err(error) => error.to_string(),
+                },
+                Err(EstablishError::Link(LinkError::Expired)) => {
+                    let after = timer.elapsed();
+                    return Err(Error::Timeout { phase: Phase::Accept, peer: place, after, cause });
+                }
+                Err(EstablishError::Link(LinkError::Forked)) => return Err(Error::Forked),
+                Err(EstablishError::Link(error)) => {
+                    let cause = error.to_string().into();
+                    return Err(Error::Transport { operation: "accept", peer: place, cause });
+                }
+                Err(error) => error.to_string(),
+            };
+            log::warn!("a client of {place} was dropped: {failed}");
+            cause = Some(failed.into());
+        };
+        link.keep_others_out(listener).map_err(|error| setup(format_args!("no thread to refuse clients: {error}")))?;
+        Ok(options.pipe(link))
     }
 }

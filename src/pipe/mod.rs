@@ -92,7 +92,8 @@ impl Pipe {
         Self::options().connect(host, port)
     }
 
-    /// Listens on `port` of every IPv4 interface and makes a pipe with the first client; waits for ever.
+    /// Listens on `port` of every IPv4 interface and makes a pipe with the first client; waits for ever. Others
+    /// are refused.
     ///
     /// # Errors
     /// See [`PipeOptions::listen`].

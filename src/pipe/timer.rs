@@ -25,6 +25,16 @@ impl Timer {
         Self { started: Some(Instant::now()), deadline: Some(deadline) }
     }
 
+    /// From now, for `timeout` or until this one is over.
+    pub(super) fn at_most(self, timeout: Duration) -> Self {
+        let own = Self::new(Some(timeout));
+        Self { deadline: own.deadline.into_iter().chain(self.deadline).min(), ..own }
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
     pub(super) fn elapsed(&self) -> Duration {
         self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }

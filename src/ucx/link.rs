@@ -11,8 +11,9 @@ use super::context::Context;
 use super::endpoint::Endpoint;
 use super::error::UcxError;
 use super::flusher::Flusher;
-use super::listener::Listener;
+use super::listener::{ConnectionRequest, Listener};
 use super::progress::{Engine, Guard, Locked, Stop};
+use super::refuser::Refuser;
 use super::request::{kind_of, place, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
@@ -90,6 +91,7 @@ impl Connecting {
             kinds: theirs.is_ours(),
             transports,
             flusher: (!local).then(|| Flusher::new(Arc::clone(&engine), name)),
+            refuser: None,
             engine,
         };
         link.wire_up(deadline)?;
@@ -189,7 +191,8 @@ impl UcxListener {
         let worker = Worker::new(Arc::clone(&context))?;
         let listener = Listener::bind(&worker, address)?;
         let local_addr = listener.local_addr()?;
-        let engine = Engine::new(worker, listener, spin);
+        // A client does not mind some microseconds.
+        let engine = Engine::new(worker, listener, Duration::ZERO);
         Ok(Self { engine, context, local_addr, spin, interrupted: AtomicBool::new(false) })
     }
 
@@ -200,27 +203,47 @@ impl UcxListener {
     /// The next client, not yet established. [`LinkError::Closed`] once it is interrupted.
     pub(crate) fn accept(&self, deadline: Deadline) -> Result<Connecting, EstablishError> {
         let mut guard = self.engine.lock()?;
-        loop {
-            let ready = |locked: &Locked<Listener>| locked.child.has_request() || self.is_interrupted();
-            self.engine.wait(&mut guard, deadline, ready).map_err(stopped)?;
-            if self.is_interrupted() {
-                return Err(LinkError::Closed.into());
-            }
-            let Some(request) = guard.child.next_request() else { continue };
-            let peer = request.client_addr();
-            if let Some(Err(error)) = peer.map(|peer| check_usable(peer, self.context.settings())) {
+        let request = self.next_request(&mut guard, deadline)?;
+        let peer = request.client_addr();
+        if let Some(Err(error)) = peer.map(|peer| check_usable(peer, self.context.settings())) {
+            guard.child.reject(request);
+            return Err(error.into());
+        }
+        let worker = match Worker::new(Arc::clone(&self.context)) {
+            Ok(worker) => worker,
+            Err(error) => {
                 guard.child.reject(request);
                 return Err(error.into());
             }
-            let worker = match Worker::new(Arc::clone(&self.context)) {
-                Ok(worker) => worker,
-                Err(error) => {
-                    guard.child.reject(request);
-                    return Err(error.into());
-                }
-            };
-            let endpoint = Endpoint::accept(&worker, request.into_raw())?;
-            return Ok(Connecting { engine: Engine::new(worker, endpoint, self.spin), side: Side::Server, peer });
+        };
+        let endpoint = Endpoint::accept(&worker, request.into_raw())?;
+        Ok(Connecting { engine: Engine::new(worker, endpoint, self.spin), side: Side::Server, peer })
+    }
+
+    fn next_request(
+        &self,
+        guard: &mut Guard<'_, Listener>,
+        deadline: Deadline,
+    ) -> Result<ConnectionRequest, LinkError> {
+        loop {
+            let ready = |locked: &Locked<Listener>| locked.child.has_request() || self.is_interrupted();
+            self.engine.wait(guard, deadline, ready).map_err(stopped)?;
+            if self.is_interrupted() {
+                return Err(LinkError::Closed);
+            }
+            if let Some(request) = guard.child.next_request() {
+                return Ok(request);
+            }
+        }
+    }
+
+    /// Refuses every client, until it is interrupted.
+    pub(super) fn refuse_all(&self) -> Result<(), LinkError> {
+        let mut guard = self.engine.lock()?;
+        loop {
+            let request = self.next_request(&mut guard, None)?;
+            log::debug!("{:?} is refused: the pipe on {} is taken", request.client_addr(), self.local_addr);
+            guard.child.reject(request);
         }
     }
 
@@ -247,6 +270,8 @@ pub(crate) struct UcxLink {
     transports: Vec<String>,
     /// For transports that may keep bytes back.
     flusher: Option<Flusher>,
+    /// Where the port is this link's alone.
+    refuser: Option<Refuser>,
     engine: Arc<Engine<Endpoint>>,
 }
 
@@ -258,6 +283,12 @@ impl UcxLink {
     /// What carries the bytes, such as `posix/memory` or `tcp/eth0`.
     pub(crate) fn transports(&self) -> &[String] {
         &self.transports
+    }
+
+    /// Refuses all other clients of `listener` for as long as the link lives.
+    pub(crate) fn keep_others_out(&mut self, listener: UcxListener) -> std::io::Result<()> {
+        self.refuser = Some(Refuser::start(listener)?);
+        Ok(())
     }
 
     /// How long callers slept.

@@ -23,6 +23,7 @@ mod fork;
 mod link;
 mod listener;
 mod progress;
+mod refuser;
 mod request;
 mod status;
 mod worker;

@@ -20,8 +20,6 @@ use super::status::Status;
 use super::worker::Worker;
 use crate::link::{Deadline, LinkError};
 
-/// A sleeping driver looks around this often, whatever the event fd says.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// How long to sleep when the worker has work that no event announces, such as a send into a full ring.
 const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(500);
@@ -30,6 +28,8 @@ const DRAINED_AFTER: u32 = 32;
 
 /// What an engine drives beside the worker.
 pub(super) trait Driven: fmt::Debug {
+    /// A sleeping driver looks around this often, whatever the event fd says.
+    const LONGEST_SLEEP: Duration;
     /// Why waiting has become pointless, if it has.
     fn failure(&self) -> Option<Status>;
     /// Gives the C object back before the worker is destroyed.
@@ -201,7 +201,7 @@ impl<T: Driven> Engine<T> {
             log::warn!("{error}");
             false
         });
-        let longest = if armed { LONGEST_SLEEP } else { nap };
+        let longest = if armed { T::LONGEST_SLEEP } else { nap };
         let time = deadline.map_or(longest, |d| d.saturating_duration_since(Instant::now()).min(longest));
         let asleep = Instant::now();
         guard.announced = guard.requests.completions();
@@ -307,6 +307,8 @@ impl Spin {
 const RELEASE_WITHIN: Duration = Duration::from_millis(500);
 
 impl Driven for Endpoint {
+    const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
     fn failure(&self) -> Option<Status> {
         self.failure()
     }
@@ -336,6 +338,8 @@ impl Driven for Endpoint {
 }
 
 impl Driven for Listener {
+    const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
     fn failure(&self) -> Option<Status> {
         None
     }

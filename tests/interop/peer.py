@@ -16,6 +16,8 @@ Roles
             other side to close instead, and must see that.
     recv    receives until the other side closes and prints the dump of each. With `--count N` it closes after N.
     serve   a server (`--listen` only) that echoes to `--clients N` clients, all at the same time, until each has left.
+    second  opens a pipe (`--connect` only) to an echo, and then a second one, which must be refused: with an error other
+            than a timeout. The first still works.
     gather  a server (`--listen` only, and only the Rust side) for `--clients N` clients of a crowd at the same time: it
             answers nobody's message 0 before it has those of all, reads on from nobody's middle before all are there,
             and ends normally if each has sent messages 0 to `--steady N`, once and in order, and closed.
@@ -516,6 +518,19 @@ async def serve(options):
     say(f"{left} clients have left")
 
 
+async def second(channel, options):
+    host, port = options.connect.rsplit(":", 1)
+    try:
+        await TensorDictPipe.connect(host, int(port))
+    except ucxx.exceptions.UCXError as error:
+        say(f"refused: {error!r}")
+    else:
+        raise SystemExit("the second pipe is connected")
+    await channel.send(note(0, 0))
+    compare("the echo", note(0, 0), await channel.recv())
+    await channel.close()
+
+
 async def crowd(options):
     async def client(number):
         channel = await open_channel(options)
@@ -553,7 +568,7 @@ def say(*parts, **how):
 
 def main():
     parser = argparse.ArgumentParser(usage="peer.py ROLE (--connect HOST:PORT | --listen PORT) [OPTIONS]")
-    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "crowd", "cases"])
+    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "second", "crowd", "cases"])
     parser.add_argument("--connect")
     parser.add_argument("--listen", type=int)
     parser.add_argument("--leaves", action="store_true")
@@ -590,7 +605,8 @@ def main():
         if options.role == "crowd":
             return await crowd(options)
         channel = await open_channel(options)
-        await {"echo": echo, "drive": drive, "send": send, "recv": recv}[options.role](channel, options)
+        roles = {"echo": echo, "drive": drive, "send": send, "recv": recv, "second": second}
+        await roles[options.role](channel, options)
 
     asyncio.run(play())
 

@@ -13,6 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
+    /// Asking the resolver for the addresses of a name (`connect`, `bind`).
+    Resolve,
     /// Waiting for a listener to answer (`connect`).
     Connect,
     /// Waiting for a client (`listen`, `accept`).
@@ -30,6 +32,7 @@ pub enum Phase {
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Resolve => "resolve",
             Self::Connect => "connect",
             Self::Accept => "accept",
             Self::Handshake => "handshake",
@@ -60,7 +63,7 @@ pub enum Error {
     },
     /// A deadline passed. Final for `send` (what was handed to UCX cannot be taken back) and `close`; after an
     /// expired `recv` nothing is lost and the pipe goes on.
-    #[error("{phase} {} {peer}: no success within {after:?}{}", preposition(*.phase), detail(.cause))]
+    #[error("{phase}{} {peer}: no success within {after:?}{}", preposition(*.phase), detail(.cause))]
     Timeout {
         /// What was being done.
         phase: Phase,
@@ -193,10 +196,11 @@ fn detail(cause: &Option<Box<str>>) -> String {
 
 fn preposition(phase: Phase) -> &'static str {
     match phase {
-        Phase::Connect | Phase::Send => "to",
-        Phase::Accept => "on",
-        Phase::Recv => "from",
-        Phase::Handshake | Phase::Close => "with",
+        Phase::Resolve => "",
+        Phase::Connect | Phase::Send => " to",
+        Phase::Accept => " on",
+        Phase::Recv => " from",
+        Phase::Handshake | Phase::Close => " with",
     }
 }
 

@@ -53,7 +53,7 @@ impl Default for PipeOptions {
 
 impl PipeOptions {
     /// How long `connect` tries, again and again, until a listener answers. Default: 5 s, so that a listener may
-    /// start a little later.
+    /// start a little later. Also how long the resolver may take for a name, that of [`bind`](Self::bind) too.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;

@@ -97,7 +97,8 @@ impl Server {
     ///
     /// # Errors
     /// * [`Error::AddrInUse`]: somebody listens there already.
-    /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`PipeOptions::listen`].
+    /// * [`Error::Resolve`], [`Error::Timeout`] with [`Phase::Resolve`], [`Error::Setup`], [`Error::Options`]:
+    ///   as for [`PipeOptions::listen`].
     pub fn bind(host: &str, port: u16) -> Result<Self> {
         PipeOptions::default().bind(host).server(port)
     }
@@ -221,7 +222,8 @@ impl Server {
     }
 
     /// Stops listening: clients that wait or are in the handshake are refused or hung up on, and every `accept` returns
-    /// [`Error::ServerClosed`], after the pipes that were established already. Pipes that were accepted live on. Closing twice is nothing.
+    /// [`Error::ServerClosed`], after the pipes that were established already. Pipes that were accepted live on.
+    /// Closing twice is nothing.
     pub fn close(&self) {
         if let Some(listener) = self.shared.listener.lock().take() {
             listener.interrupt();

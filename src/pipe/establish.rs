@@ -1,5 +1,6 @@
 //! How a pipe comes about: connecting with retries, listening, and the errors of both.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -27,13 +28,14 @@ impl PipeOptions {
     ///
     /// # Errors
     /// * [`Error::Resolve`]: the name has no address.
+    /// * [`Error::Timeout`] with [`Phase::Resolve`]: the resolver did not answer in that time.
     /// * [`Error::Timeout`] with [`Phase::Connect`]: no listener answered; the cause is what the tries ended with.
     /// * [`Error::Refused`]: a listener answered and refused.
     /// * [`Error::Setup`], [`Error::Options`]: UCX cannot be used with these settings.
     pub fn connect(&self, host: &str, port: u16) -> Result<Pipe> {
         self.check()?;
         let timer = Timer::new(Some(self.connect_timeout));
-        let addresses = self.addresses(host, port)?;
+        let addresses = self.addresses(host, port, timer)?;
         let mut settings = self.settings();
         let mut pause = FIRST_PAUSE;
         let mut cause = "no answer; is it the right host, and does a firewall let the port through?".to_owned();
@@ -88,14 +90,15 @@ impl PipeOptions {
     /// * [`Error::Timeout`] with [`Phase::Accept`]: nobody connected within [`accept_timeout`](Self::accept_timeout);
     ///   the cause is what the last of those that are no pipes said.
     /// * [`Error::Timeout`] with [`Phase::Handshake`]: a client was in the midst of it then.
-    /// * [`Error::Resolve`], [`Error::Setup`], [`Error::Options`]: as for [`connect`](Self::connect).
+    /// * [`Error::Resolve`], [`Error::Timeout`] with [`Phase::Resolve`], [`Error::Setup`], [`Error::Options`]:
+    ///   as for [`connect`](Self::connect).
     pub fn listen(&self, port: u16) -> Result<Pipe> {
         self.listener(port)?.accept()
     }
 
     pub(crate) fn bind_listener(&self, port: u16) -> Result<UcxListener> {
         self.check()?;
-        let address = self.addresses(&self.bind, port)?[0];
+        let address = self.addresses(&self.bind, port, Timer::new(Some(self.connect_timeout)))?[0];
         UcxListener::bind(address, &self.settings(), self.spin).map_err(|error| match error {
             UcxError::AddrInUse(address) => Error::AddrInUse(address),
             error @ UcxError::Status { operation: "ucp_listener_create", .. } => setup(format_args!(
@@ -127,9 +130,13 @@ impl PipeOptions {
     }
 
     /// The addresses of `host` that UCX can use, of which there is at least one.
-    fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>> {
-        let mut addresses = resolve(host, port)
-            .map_err(|error| Error::Resolve { host: host.into(), cause: error.to_string().into() })?;
+    fn addresses(&self, host: &str, port: u16, timer: Timer) -> Result<Vec<SocketAddr>> {
+        let mut addresses = resolve(host, port, timer.deadline).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => {
+                Error::Timeout { phase: Phase::Resolve, peer: Peer::new(host), after: timer.elapsed(), cause: None }
+            }
+            _ => Error::Resolve { host: host.into(), cause: error.to_string().into() },
+        })?;
         let settings = self.settings();
         let mut unusable = None;
         addresses.retain(|address| check_usable(*address, &settings).map_err(|error| unusable = Some(error)).is_ok());

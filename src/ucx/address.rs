@@ -2,19 +2,40 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 use std::ptr;
+
+use crossbeam_channel::{at, bounded, never, select};
 
 use super::config::Settings;
 use super::context::loaded_version;
 use super::error::UcxError;
+use crate::link::Deadline;
 
 /// Every address that `host` has, in the resolver's order. Literals need no resolver; IPv6 scopes are allowed.
-pub(crate) fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+/// [`io::ErrorKind::TimedOut`] if the resolver does not answer by the deadline.
+pub(crate) fn resolve(host: &str, port: u16, deadline: Deadline) -> io::Result<Vec<SocketAddr>> {
     // `[::1]` is how addresses with a port are written; the resolver wants it bare.
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host).to_owned();
+    if bare.parse::<IpAddr>().is_ok() {
+        return usable((bare.as_str(), port).to_socket_addrs());
+    }
+    // Nothing stops a resolver that hangs, so its thread is left to itself then.
+    let (answer, answered) = bounded(1);
+    std::thread::Builder::new()
+        .name("tdpipe-resolve".to_owned())
+        .spawn(move || answer.send(usable((bare.as_str(), port).to_socket_addrs())))?;
+    let expired = deadline.map_or_else(never, at);
+    select! {
+        recv(answered) -> found => found.map_err(|_| io::Error::other("the resolver panicked"))?,
+        recv(expired) -> _ => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// Each address once, IPv4 ones as such.
+fn usable(found: io::Result<impl Iterator<Item = SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    for mut address in (bare, port).to_socket_addrs()? {
+    for mut address in found? {
         if let Some(v4) = as_v4(address) {
             address = v4;
         }
@@ -134,9 +155,10 @@ mod tests {
 
     #[test]
     fn literals_and_names_resolve() {
-        assert_eq!(resolve("[::1]", 5).expect("literal"), ["[::1]:5".parse().expect("literal")]);
-        assert_eq!(resolve("10.1.2.3", 5).expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
-        assert_eq!(resolve("::ffff:10.1.2.3", 5).expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
-        assert!(resolve("no-such-host.invalid", 5).is_err());
+        let resolve = |host| resolve(host, 5, None);
+        assert_eq!(resolve("[::1]").expect("literal"), ["[::1]:5".parse().expect("literal")]);
+        assert_eq!(resolve("10.1.2.3").expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
+        assert_eq!(resolve("::ffff:10.1.2.3").expect("literal"), ["10.1.2.3:5".parse().expect("literal")]);
+        assert!(resolve("no-such-host.invalid").is_err());
     }
 }

@@ -627,6 +627,21 @@ fn the_deadline_of_close() {
 }
 
 #[test]
+fn one_thread_that_closes_both_ends_waits_no_longer_than_the_deadline() {
+    let _watchdog = Watchdog::new();
+    for options in transports() {
+        let (mut a, mut b) = pair(&options.close_timeout(MOMENT));
+        let [_, second] = [(); 2].map(|()| a.start_send(huge()).expect("a thread"));
+        let receiving = [a.start_recv().expect("a thread"), b.start_recv().expect("a thread")];
+        expired(Phase::Close, MOMENT, || a.close());
+        // It finds a broken connection, or still an end.
+        let _ = b.close();
+        second.wait().expect_err("nobody received it");
+        receiving.into_iter().for_each(|handle| drop(handle.wait()));
+    }
+}
+
+#[test]
 fn a_name_that_nobody_has() {
     let _watchdog = Watchdog::new();
     let error = Pipe::connect("no-such-host.invalid", 1).expect_err("unknown");

@@ -115,7 +115,38 @@ impl<T> Drop for Handle<T> {
 /// An operation for the thread.
 struct Job<J, T> {
     input: J,
+    outcome: Outcome<T>,
+}
+
+/// What becomes of an operation that was started. Dropped without a result it is the error of a thread that panicked:
+/// whoever waits shall not wait for ever.
+struct Outcome<T> {
     cell: Arc<Cell<T>>,
+    shared: Arc<Shared<T>>,
+}
+
+impl<T> Outcome<T> {
+    fn set(self, number: u64, result: Result<T>) {
+        let mut state = self.cell.state.lock();
+        match (&*state, result) {
+            (State::Abandoned, Ok(value)) => drop(self.shared.stash.lock().insert(number, value)),
+            (State::Abandoned, Err(error)) => log::debug!("a started operation whose handle was dropped: {error}"),
+            (_, result) => *state = State::Done(number, result),
+        }
+    }
+}
+
+impl<T> Drop for Outcome<T> {
+    fn drop(&mut self) {
+        let mut state = self.cell.state.lock();
+        if matches!(*state, State::Underway) {
+            *state = State::Done(0, Err(self.shared.lost.clone()));
+        }
+        drop(state);
+        self.cell.changed.notify_all();
+        *self.shared.outstanding.lock() -= 1;
+        self.shared.idle.notify_all();
+    }
 }
 
 /// A thread that owns half of a pipe, `H`, while operations that were started on it are under way.
@@ -132,6 +163,8 @@ struct Shared<T> {
     idle: Condvar,
     stop: AtomicBool,
     stash: Stash<T>,
+    /// What is said of operations whose thread panicked.
+    lost: Error,
 }
 
 impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H> {
@@ -141,19 +174,18 @@ impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H
         name: String,
         half: H,
         stash: Stash<T>,
+        lost: Error,
         mut work: impl FnMut(&mut H, J, &AtomicBool) -> (u64, Result<T>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (jobs, queue): (Sender<Job<J, T>>, Receiver<_>) = unbounded();
-        let shared =
-            Arc::new(Shared { outstanding: Mutex::new(0), idle: Condvar::new(), stop: AtomicBool::new(false), stash });
+        let (outstanding, idle, stop) = (Mutex::new(0), Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { outstanding, idle, stop, stash, lost });
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             let mut half = half;
-            for job in queue {
-                let (number, result) = work(&mut half, job.input, &own.stop);
-                complete(&job.cell, number, result, &own.stash);
-                *own.outstanding.lock() -= 1;
-                own.idle.notify_all();
+            for Job { input, outcome } in queue {
+                let (number, result) = work(&mut half, input, &own.stop);
+                outcome.set(number, result);
             }
             half
         })?;
@@ -163,10 +195,12 @@ impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H
     /// Starts an operation.
     pub(super) fn push(&self, input: J) -> Handle<T> {
         let cell = Arc::new(Cell { state: Mutex::new(State::Underway), changed: Condvar::new() });
-        *self.shared.outstanding.lock() += 1;
+        let shared = Arc::clone(&self.shared);
+        *shared.outstanding.lock() += 1;
+        let job = Job { input, outcome: Outcome { cell: Arc::clone(&cell), shared } };
         if let Some(jobs) = &self.jobs {
-            // The thread lives as long as the channel.
-            let _ = jobs.send(Job { input, cell: Arc::clone(&cell) });
+            // A thread that panicked does not take it; then it is dropped here.
+            let _ = jobs.send(job);
         }
         Handle { cell, stash: Arc::clone(&self.shared.stash) }
     }
@@ -201,17 +235,53 @@ impl<J: Send + 'static, T: Send + 'static, H: Send + 'static> Background<J, T, H
     }
 }
 
-fn complete<T>(cell: &Cell<T>, number: u64, result: Result<T>, stash: &Stash<T>) {
-    let mut state = cell.state.lock();
-    match (&*state, result) {
-        (State::Abandoned, Ok(value)) => drop(stash.lock().insert(number, value)),
-        (State::Abandoned, Err(error)) => log::debug!("a started operation whose handle was dropped: {error}"),
-        (_, result) => *state = State::Done(number, result),
-    }
-    cell.changed.notify_all();
-}
-
 /// A thread could not be started.
 pub(super) fn no_thread(error: &std::io::Error) -> Error {
     Error::Setup(format!("no thread for started operations: {error}").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Peer;
+
+    fn lost() -> Error {
+        Error::Transport { operation: "test", peer: Peer::new("x"), cause: "its thread panicked".into() }
+    }
+
+    /// Gives each input back; panics at 0, once the gate is open.
+    fn background(stash: &Stash<u64>) -> (Sender<()>, Background<u64, u64, ()>) {
+        let (open, gate) = unbounded();
+        let work = move |(): &mut (), input, _: &AtomicBool| {
+            if input == 0 {
+                let _ = gate.recv();
+                panic!("a test's panic");
+            }
+            (input, Ok(input))
+        };
+        let thread = Background::start("test".to_owned(), (), Arc::clone(stash), lost(), work).expect("a thread");
+        (open, thread)
+    }
+
+    #[test]
+    fn a_thread_that_panics_leaves_nobody_waiting() {
+        let stash = Stash::default();
+        let (open, thread) = background(&stash);
+        let done = thread.push(7);
+        let dropped = thread.push(8);
+        let (panics, queued, abandoned) = (thread.push(0), thread.push(9), thread.push(9));
+        drop(abandoned);
+        open.send(()).expect("it waits there");
+        assert!(thread.wait_idle(deadline_after(Duration::from_secs(60))), "nothing is under way any more");
+        for handle in [panics, queued, thread.push(9)] {
+            assert!(handle.is_done());
+            let error = handle.wait().expect_err("its thread panicked");
+            assert_eq!(error.to_string(), lost().to_string());
+        }
+        drop(dropped);
+        assert_eq!(*stash.lock(), BTreeMap::from([(8, 8)]), "what was received for a dropped handle is kept");
+        assert_eq!(done.wait().expect("done before"), 7);
+        assert!(thread.is_idle());
+        assert!(thread.finish().is_none());
+    }
 }

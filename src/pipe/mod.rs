@@ -299,6 +299,9 @@ impl Pipe {
     /// [`PipeOptions::close_timeout`]. A Python peer does not say what it has received: there it waits until the
     /// bytes have arrived in the peer's process.
     ///
+    /// The peer answers while it receives or closes. So one thread that closes both ends of a pipe, one after the other,
+    /// waits for itself and gets the timeout: use a thread for each.
+    ///
     /// # Errors
     /// * [`Error::Timeout`]: the peer did not receive everything in time.
     /// * [`Error::Unread`]: it closed, too, without having received everything.

@@ -1,6 +1,7 @@
 //! [`ReadAhead`]: a thread that receives into a bounded channel.
 
 use std::ops::Deref;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,7 +12,7 @@ use super::background::{Stash, SLICE};
 use super::receiver::Receiver;
 use super::receiver_half::recv_unless;
 use crate::data::TensorDict;
-use crate::error::{Peer, Result};
+use crate::error::{Error, Peer, Result};
 use crate::ucx::UcxLink;
 
 /// The messages of a pipe in a bounded [`crossbeam_channel::Receiver`], to which it dereferences; so several pipes
@@ -49,9 +50,11 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
+    /// `lost` is the last item if a thread of the pipe panics.
     pub(super) fn start(
         take: impl FnOnce(&AtomicBool) -> Option<Box<Receiver<UcxLink>>> + Send + 'static,
         stash: Stash<TensorDict>,
+        lost: Error,
         peer: &Peer,
         n: usize,
     ) -> std::io::Result<Self> {
@@ -59,24 +62,36 @@ impl ReadAhead {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name(format!("tdpipe-{peer}")).spawn(move || {
-            let Some(mut receiver) = take(&stopped) else { return };
-            for (_, td) in std::mem::take(&mut *stash.lock()) {
-                if !hand_over(&channel, Ok(td), &stopped) {
-                    return;
-                }
-            }
-            while let Some(received) = recv_unless(&mut receiver, &stopped) {
-                let last = match &received {
-                    Err(error) if error.is_closed() => return,
-                    Err(error) => error.is_final(),
-                    Ok(_) => false,
-                };
-                if !hand_over(&channel, received, &stopped) || last {
-                    return;
-                }
+            let run = || take(&stopped).map(|receiver| read(receiver, &stash, &channel, &stopped));
+            // Without an item it would look like a proper close.
+            if catch_unwind(AssertUnwindSafe(run)).ok().flatten().is_none() {
+                hand_over(&channel, Err(lost), &stopped);
             }
         })?;
         Ok(Self { messages, stop, thread: Some(thread) })
+    }
+}
+
+fn read(
+    mut receiver: Box<Receiver<UcxLink>>,
+    stash: &Stash<TensorDict>,
+    channel: &ChannelSender<Result<TensorDict>>,
+    stop: &AtomicBool,
+) {
+    for (_, td) in std::mem::take(&mut *stash.lock()) {
+        if !hand_over(channel, Ok(td), stop) {
+            return;
+        }
+    }
+    while let Some(received) = recv_unless(&mut receiver, stop) {
+        let last = match &received {
+            Err(error) if error.is_closed() => return,
+            Err(error) => error.is_final(),
+            Ok(_) => false,
+        };
+        if !hand_over(channel, received, stop) || last {
+            return;
+        }
     }
 }
 
@@ -107,6 +122,24 @@ impl Drop for ReadAhead {
             if thread.join().is_err() {
                 log::error!("a read-ahead thread panicked");
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_last_item_and_no_close() {
+        let panics = |_: &AtomicBool| panic!("a test's panic");
+        let has_panicked = |_: &AtomicBool| None;
+        let start = |take: fn(&AtomicBool) -> _| {
+            ReadAhead::start(take, Stash::default(), Error::Forked, &Peer::new("x"), 0).expect("a thread")
+        };
+        for messages in [start(panics), start(has_panicked)] {
+            assert!(matches!(messages.recv(), Ok(Err(Error::Forked))));
+            messages.recv().expect_err("disconnected");
         }
     }
 }

@@ -195,13 +195,15 @@ impl PipeReceiver {
             let name = format!("tdpipe-recv-{}", self.connection.peer);
             let stash = Arc::clone(&self.stash);
             let closed = self.connection.closed();
-            let started = Background::start(name, receiver, Arc::clone(&self.stash), move |receiver, (), stop| {
-                let stashed = stash.lock().pop_first();
-                stashed.map(|(number, td)| (number, Ok(td))).unwrap_or_else(|| {
-                    let received = recv_unless(receiver, stop).unwrap_or_else(|| Err(closed.clone()));
-                    (receiver.received(), received)
-                })
-            });
+            let lost = self.lost();
+            let started =
+                Background::start(name, receiver, Arc::clone(&self.stash), lost, move |receiver, (), stop| {
+                    let stashed = stash.lock().pop_first();
+                    stashed.map(|(number, td)| (number, Ok(td))).unwrap_or_else(|| {
+                        let received = recv_unless(receiver, stop).unwrap_or_else(|| Err(closed.clone()));
+                        (receiver.received(), received)
+                    })
+                });
             self.half = Half::There(started.map_err(|error| no_thread(&error))?);
         }
         match &self.half {
@@ -222,7 +224,8 @@ impl PipeReceiver {
             return Err(self.lost());
         }
         let take = move |stop: &AtomicBool| half.take(stop);
-        ReadAhead::start(take, Arc::clone(&self.stash), &self.connection.peer, n).map_err(|error| no_thread(&error))
+        let started = ReadAhead::start(take, Arc::clone(&self.stash), self.lost(), &self.connection.peer, n);
+        started.map_err(|error| no_thread(&error))
     }
 
     /// An iterator that ends at the first error without returning it; see [`Pipe::iter`](crate::Pipe::iter).

@@ -99,7 +99,7 @@ impl PipeSender {
         if let Half::Here(_) = self.half {
             let Half::Here(sender) = std::mem::replace(&mut self.half, Half::Lost) else { unreachable!("just seen") };
             let name = format!("tdpipe-send-{}", self.connection.peer);
-            let started = Background::start(name, sender, Stash::default(), |sender, td, _| {
+            let started = Background::start(name, sender, Stash::default(), self.lost(), |sender, td, _| {
                 (0, sender.send(&td, &Timer::new(None)))
             });
             self.half = Half::There(started.map_err(|error| no_thread(&error))?);
@@ -118,11 +118,12 @@ impl PipeSender {
     /// * The error that finished the pipe.
     /// * [`Error::Setup`]: a thread cannot be started.
     pub fn try_send(&mut self, td: &TensorDict) -> Result<bool> {
-        if !self.recall() {
-            return Ok(false);
+        self.recall();
+        match &mut self.half {
+            Half::Here(sender) => sender.check(td)?,
+            Half::There(_) => return Ok(false),
+            Half::Lost => return Err(self.lost()),
         }
-        let Half::Here(sender) = &mut self.half else { return Err(self.lost()) };
-        sender.check(td)?;
         self.start_send(td.clone()).map(|_| true)
     }
 

@@ -1,22 +1,22 @@
 //! For those who know Python's `tensordict._ucxx`: what each of its methods, arguments, defaults and errors is here.
 //!
-//! This module holds no code. The last column names the test that shows the row, as `file::test`.
+//! This module holds no code. The last column names the tests that show the row, as `file::test`.
 //!
 //! # `TensorDictPipe`
 //!
 //! | Python | here | what differs | shown by |
 //! | --- | --- | --- | --- |
-//! | `TensorDictPipe(endpoint, consolidated=True)` | [`Server::accept`], [`Listening::accept`] | an accepted connection is a pipe at once; there is no bare endpoint | `server::pipes_outlive_their_server` |
-//! | `TensorDictPipe.connect(host, port)` | [`Pipe::connect`] | retries for 5 s ([`connect_timeout`]); Python fails at once | `unplugged`, `halves::the_deadline_of_connect` |
+//! | `TensorDictPipe(endpoint, consolidated=True, listener=None)` | [`Server::accept`], [`Listening::accept`] | an accepted connection is a pipe at once, with its listener; there is no bare endpoint | `server::pipes_outlive_their_server` |
+//! | `TensorDictPipe.connect(host, port)` | [`Pipe::connect`] | retries for 5 s ([`connect_timeout`]); Python fails at once | `unplugged::a_listener_may_start_two_seconds_later`, `halves::the_deadline_of_connect` |
 //! | `TensorDictPipe.listen(port)` | [`Pipe::listen`] | further clients are refused at once, Python leaves them hanging; [`PipeOptions::listener`] tells the port before a client is there | `unplugged::further_clients_are_refused_at_once_for_as_long_as_the_pipe_lives` |
-//! | `consolidated=True` | [`PipeOptions::consolidated`], also `true` | none; both ends must agree | `halves::reading_ahead_ends_with_an_error_as_the_last_item` |
+//! | `consolidated=True` | [`PipeOptions::consolidated`], also `true` | none; both ends must agree | `stateless::the_modes_must_agree`, `halves::reading_ahead_ends_with_an_error_as_the_last_item` |
 //! | `asend(td)` | [`Pipe::start_send`], [`Handle`] | a thread in place of an event loop; dropping the handle cancels nothing | `halves::started_sends_keep_their_order` |
 //! | `send(td)` | [`Pipe::send`], [`send_timeout`], [`send_deadline`], [`Pipe::try_send`] | may be called anywhere | `halves::the_deadline_of_send` |
 //! | `arecv()` | [`Pipe::start_recv`], [`Handle`] | the message of a dropped handle goes to the next receive | `halves::messages_of_dropped_handles_go_to_the_next_receives` |
-//! | `recv()`, `td=None` | [`Pipe::recv`], [`recv_timeout`], [`recv_deadline`], [`Pipe::try_recv`] | a value: the next receive does not overwrite it, no `clone()` is needed | `values`, `halves::expired_receives_lose_nothing` |
-//! | `recv(td)` | [`Pipe::recv_into`] | says whether it was received in place ([`Placed`]); `td` is replaced if it does not fit | `values` |
-//! | `recv(device=None)` | [`PipeOptions::device`], [`Device::Cpu`] | chosen for the pipe; the default is the CPU, not the sender's device; another is [`Error::Options`] | `unplugged` |
-//! | `aclose()`, `close()` | [`Pipe::close`], or dropping the pipe | waits until the peer has received everything, 5 s by default ([`close_timeout`]); takes the pipe, so no call can come later | `processes`, `halves::the_deadline_of_close` |
+//! | `recv()`, `td=None` | [`Pipe::recv`], [`recv_timeout`], [`recv_deadline`], [`Pipe::try_recv`] | a value: the next receive does not overwrite it, no `clone()` is needed | `values::kept_ones_never_change`, `halves::the_deadline_of_recv`, `halves::expired_receives_lose_nothing` |
+//! | `recv(td)` | [`Pipe::recv_into`] | says whether it was received in place ([`Placed`]); `td` is replaced if it does not fit | `values::receiving_into_overwrites_exactly_when_the_layout_matches` |
+//! | `recv(device=None)` | [`PipeOptions::device`], [`Device::Cpu`] | chosen for the pipe; the default is the CPU, not the sender's device; another is [`Error::Options`] | `unplugged::a_device_that_this_build_does_not_have`, `values::the_device_of_the_sender_is_a_label` |
+//! | `aclose()`, `close()` | [`Pipe::close`], or dropping the pipe | waits until the peer has received everything, 5 s by default ([`close_timeout`]); takes the pipe, so no call can come later | `processes::what_was_sent_before_a_close_arrives`, `halves::the_deadline_of_close` |
 //! | `closed` | [`Pipe::error`] | also says why | `halves::the_deadline_of_recv` |
 //! | `async for td in pipe` | [`Pipe::iter`]; [`Pipe::results`]; [`Pipe::into_receiver`] | `iter` ends at an error, too, but [`Pipe::error`] has it | `halves::one_direction_ends_and_the_other_goes_on`, `halves::two_pipes_in_one_select` |
 //! | `with pipe:`, `async with pipe:` | the scope of the variable | the drop closes | `halves::a_half_keeps_the_pipe_open` |
@@ -42,22 +42,22 @@
 //! | `send_tensordict(endpoint, td, consolidated=True)` | [`send_tensordict`] | takes a pipe; `consolidated` has no default | `stateless::every_message_carries_its_metadata` |
 //! | `recv_tensordict(endpoint, consolidated=True)` | [`recv_tensordict`] | likewise | `stateless::they_mix_with_the_messages_of_the_pipe` |
 //! | `recv_tensordict(endpoint, td)` | [`recv_tensordict_into`] | `td` is replaced if it does not fit; Python leaves it and returns another | `stateless::into_a_tensordict_that_fits` |
-//! | `device=None` | [`PipeOptions::device`] | as for the pipe | `unplugged` |
+//! | `device=None` | [`PipeOptions::device`] | as for the pipe | `unplugged::a_device_that_this_build_does_not_have` |
 //!
 //! # Errors
 //!
 //! | Python | here | shown by |
 //! | --- | --- | --- |
-//! | `ImportError`: ucxx is not installed | the program does not start without libucp; [`Error::Setup`] if UCX cannot be used | `env` |
+//! | `ImportError`: ucxx is not installed | the program does not start without libucp; [`Error::Setup`] if UCX cannot be used | `env::without_libucp_the_loader_names_it`, `env::transports_that_do_not_exist_are_named` |
 //! | `RuntimeError`: send or recv on a closed pipe | [`Error::Closed`]; after [`Pipe::close`] it does not compile | `halves::started_receives_end_with_the_peer` |
 //! | `RuntimeError`: inside a running event loop | none: a call blocks its thread, whoever runs it | `halves::a_pipe_in_a_static` |
-//! | `RuntimeError`: unknown protocol flag, same-schema flag before a schema | [`Error::Decode`], [`Error::Protocol`] | `hostile` |
-//! | `ValueError`: invalid uncollated header | [`Error::Decode`], before anything is allocated | `hostile` |
-//! | `ValueError`, `KeyError`, `TypeError` while packing | [`Error::Encode`]; nothing was sent, the pipe goes on | `refused` |
-//! | `UCXXCanceledError`, `UCXXConnectionResetError` and others of ucxx | [`Error::Closed`] after a whole message, otherwise [`Error::Disconnected`] | `processes` |
+//! | `RuntimeError`: unknown protocol flag, same-schema flag before a schema | [`Error::Decode`], [`Error::Protocol`] | `hostile::flags` |
+//! | `ValueError`: invalid uncollated header | [`Error::Decode`], before anything is allocated | `hostile::not_json_or_of_another_type`, `hostile::lengths` |
+//! | `ValueError`, `KeyError`, `TypeError` while packing | [`Error::Encode`]; nothing was sent, the pipe goes on | `refused::a_refusal_changes_nothing`, `halves::trying_to_send_while_another_is_under_way` |
+//! | `UCXXCanceledError`, `UCXXConnectionResetError` and others of ucxx | [`Error::Closed`] after a whole message, otherwise [`Error::Disconnected`] | `processes::what_was_sent_before_a_close_arrives`, `processes::a_receiver_sees_that_its_sender_was_killed` |
 //! | two ends with another `consolidated`: garbage, or a hang | [`Error::Protocol`], which names both | `stateless::the_modes_must_agree` |
 //! | the port is taken: "Device is busy" | [`Error::AddrInUse`] | `server::a_taken_port_is_named` |
-//! | no timeout anywhere | [`Error::Timeout`] with its [`Phase`] | `halves::the_deadline_of_*` |
+//! | no timeout anywhere | [`Error::Timeout`] with its [`Phase`] | `resolver::the_deadline_of_resolve`, `halves::the_deadline_of_connect`, `halves::the_deadline_of_accept`, `src/server::the_handshake_has_a_deadline`, `halves::the_deadline_of_send`, `halves::the_deadline_of_recv`, `halves::the_deadline_of_close` |
 //!
 //! [`accept_timeout`]: crate::Server::accept_timeout
 //! [`close_timeout`]: crate::PipeOptions::close_timeout

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{transports, Watchdog};
-use tensordict_pipe::{Error, Listening, Phase, Pipe, PipeOptions, Server, TensorDict};
+use tensordict_pipe::{Device, Error, Listening, Phase, Pipe, PipeOptions, Server, TensorDict};
 
 const SHORT: Duration = Duration::from_millis(700);
 const FOR_EVER: Duration = Duration::from_secs(3600);
@@ -211,6 +211,20 @@ fn a_listener_without_shared_memory_is_reached() {
     client.send(&TensorDict::new([7])).expect("send");
     assert_eq!(pipe.recv().expect("recv").batch_size()[..], [7]);
     part(pipe, client);
+}
+
+#[test]
+fn a_device_that_this_build_does_not_have() {
+    let options = local().device(Device::Cuda(1));
+    let errors = [
+        options.connect("127.0.0.1", closed_port()).expect_err("no such device"),
+        options.listen(0).expect_err("no such device"),
+        options.server(0).expect_err("no such device"),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::Options(_)), "{error:?}");
+        says(&error, &["device cuda:1", "the `cuda` feature does not exist yet"]);
+    }
 }
 
 #[test]

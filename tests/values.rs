@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use common::{pair, run, transports, Watchdog};
-use tensordict_pipe::{tensordict, Placed, Tensor, TensorDict};
+use tensordict_pipe::{tensordict, Device, Pipe, Placed, Tensor, TensorDict};
 
 /// Elements of `x`: a message that UCX sends at once, and one that it announces first.
 const SIZES: [usize; 2] = [5, 150_000];
@@ -47,12 +47,12 @@ fn check(td: &TensorDict, value: u32, len: usize) {
 }
 
 /// Runs a test over both transports, in both modes, with messages of both sizes; `send` sends this many.
-fn everywhere(count: u32, receive: impl Fn(&mut tensordict_pipe::Pipe, usize)) {
+fn everywhere(count: u32, receive: impl Fn(&mut Pipe, usize)) {
     for options in transports() {
         for consolidated in [true, false] {
             for len in SIZES {
                 let options = options.clone().consolidated(consolidated);
-                let send = |pipe: &mut tensordict_pipe::Pipe| {
+                let send = |pipe: &mut Pipe| {
                     (0..count).for_each(|value| pipe.send(&sample(value, len)).expect("sent"));
                 };
                 run(&options, send, |pipe| receive(pipe, len));
@@ -201,7 +201,7 @@ fn what_the_sender_writes_after_sending_is_not_received() {
             for packed in [true, false] {
                 for len in SIZES {
                     let options = options.clone().consolidated(consolidated);
-                    let send = |pipe: &mut tensordict_pipe::Pipe| {
+                    let send = |pipe: &mut Pipe| {
                         let td = sample(0, len);
                         let mut td = if packed { td.consolidate() } else { td };
                         for value in 0..50 {
@@ -226,7 +226,7 @@ fn one_that_is_sent_on_never_changes() {
     let _watchdog = Watchdog::new();
     for options in transports() {
         for len in SIZES {
-            let send = |pipe: &mut tensordict_pipe::Pipe| {
+            let send = |pipe: &mut Pipe| {
                 for value in 0..30 {
                     let td = sample(value, len);
                     pipe.send(&td).expect("sent");
@@ -257,7 +257,7 @@ fn receiving_into_overwrites_exactly_when_the_layout_matches() {
     let _watchdog = Watchdog::new();
     for options in transports() {
         for len in SIZES {
-            let send = |pipe: &mut tensordict_pipe::Pipe| {
+            let send = |pipe: &mut Pipe| {
                 (0..8).for_each(|value| pipe.send(&sample(value, len)).expect("sent"));
                 pipe.send(&other(8, len)).expect("sent");
                 (9..12).for_each(|value| pipe.send(&sample(value, len)).expect("sent"));
@@ -339,4 +339,21 @@ fn an_expired_receive_into_changes_nothing() {
             });
         }
     }
+}
+
+#[test]
+fn the_device_of_the_sender_is_a_label() {
+    let _watchdog = Watchdog::new();
+    let mut td = sample(1, 5);
+    td.set_device(Device::Cuda(1));
+    let sent = td.consolidate();
+    run(
+        &Pipe::options(),
+        |pipe| pipe.send(&sent).expect("sent"),
+        |pipe| {
+            let td = pipe.recv().expect("received");
+            assert_eq!(td.device(), Some(&Device::Cuda(1)));
+            check(&td, 1, 5);
+        },
+    );
 }

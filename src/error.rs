@@ -10,6 +10,17 @@ use crate::wire::{DecodeError, EncodeError};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a call was doing when its deadline passed.
+///
+/// ```no_run
+/// use tensordict_pipe::{Error, Phase, Pipe};
+///
+/// match Pipe::connect("node-b", 13337) {
+///     Err(Error::Timeout { phase: Phase::Resolve, .. }) => println!("is the name server there?"),
+///     Err(Error::Timeout { phase: Phase::Connect, .. }) => println!("is the listener there?"),
+///     connected => drop(connected?),
+/// }
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
@@ -46,6 +57,21 @@ impl fmt::Display for Phase {
 /// What can go wrong with a pipe.
 ///
 /// [`Error::is_final`] tells whether the pipe is finished: after such an error every later call returns the same one.
+///
+/// ```no_run
+/// use tensordict_pipe::Pipe;
+///
+/// let mut pipe = Pipe::listen(13337)?;
+/// loop {
+///     match pipe.recv() {
+///         Ok(td) => println!("{td}"),
+///         Err(error) if error.is_closed() => break,
+///         Err(error) if error.is_final() => return Err(error),
+///         Err(error) => println!("{error}; the pipe goes on"),
+///     }
+/// }
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -205,6 +231,14 @@ fn preposition(phase: Phase) -> &'static str {
 }
 
 /// The other end of a pipe, for messages: its address, or what is known of it.
+///
+/// ```no_run
+/// use tensordict_pipe::Pipe;
+///
+/// let pipe = Pipe::listen(13337)?;
+/// println!("a pipe with {}", pipe.peer());
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer(Box<str>);
 

@@ -13,7 +13,12 @@ use crate::wire::{Format, Limits};
 /// use std::time::Duration;
 /// use tensordict_pipe::Pipe;
 ///
-/// let pipe = Pipe::options().connect_timeout(Duration::from_secs(30)).connect("node-b", 13337)?;
+/// let options = Pipe::options()
+///     .connect_timeout(Duration::from_secs(30)) // each with its default below
+///     .recv_timeout(Duration::from_secs(60))
+///     .ucx("NET_DEVICES", "eth1");
+/// let pipe = options.connect("node-b", 13337)?;
+/// let server = options.bind("10.0.0.1").server(13338)?;
 /// # Ok::<(), tensordict_pipe::Error>(())
 /// ```
 #[derive(Clone, Debug)]

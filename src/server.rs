@@ -166,6 +166,16 @@ impl Server {
     }
 
     /// An iterator over the clients' pipes, which ends when the server is closed.
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::Server;
+    ///
+    /// let server = Server::bind("0.0.0.0", 13337)?;
+    /// for mut pipe in server.incoming() {
+    ///     std::thread::spawn(move || pipe.iter().for_each(|td| println!("{td}")));
+    /// }
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     pub fn incoming(&self) -> impl Iterator<Item = Pipe> + '_ {
         std::iter::from_fn(|| loop {
             match self.accept() {

@@ -22,6 +22,18 @@ pub(crate) const RECEIVABLE: usize = 16;
 ///
 /// Cloning is cheap and shares the bytes; writing needs the only handle ([`Storage::bytes_mut`]) or copies first
 /// ([`Storage::make_mut`]).
+///
+/// ```
+/// use tensordict_pipe::{DType, Storage, Tensor, STORAGE_ALIGNMENT};
+///
+/// let mut storage = Storage::from_bytes(&[1, 2, 3, 4]);
+/// assert_eq!(storage.as_bytes().as_ptr() as usize % STORAGE_ALIGNMENT, 0);
+/// let tensor = Tensor::from_storage(DType::UInt8, [2, 2], storage.clone(), 0)?; // shares the bytes
+/// assert!(storage.bytes_mut().is_none());
+/// storage.make_mut()[0] = 9; // copies them first
+/// assert_eq!(tensor.as_slice::<u8>()?, [1, 2, 3, 4]);
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone)]
 pub struct Storage {
     block: Arc<Block>,

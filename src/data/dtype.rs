@@ -162,6 +162,19 @@ impl FromStr for DType {
 ///
 /// Implemented for `bool`, the integers of 8 to 64 bits, `f32`, `f64`, [`half::f16`] and [`half::bf16`], and with the
 /// `num-complex` feature for `Complex` of `f16`, `f32` and `f64`. Tensors of the other dtypes are read as bytes.
+///
+/// ```
+/// use tensordict_pipe::{DType, DataError, Element, Tensor};
+///
+/// /// The greatest element, whatever the type of the numbers.
+/// fn greatest<T: Element + PartialOrd>(tensor: &Tensor) -> Result<Option<T>, DataError> {
+///     Ok(tensor.to_vec::<T>()?.into_iter().reduce(|a, b| if a < b { b } else { a }))
+/// }
+///
+/// assert_eq!(f32::DTYPE, DType::Float32);
+/// assert_eq!(greatest::<u8>(&Tensor::from(vec![3_u8, 7, 5]))?, Some(7));
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 pub trait Element: bytemuck::CheckedBitPattern + bytemuck::NoUninit + sealed::Sealed {
     /// The dtype that has this representation.
     const DTYPE: DType;

@@ -77,6 +77,17 @@ impl<'a> Entry<'a> {
 ///
 /// [`TensorDict::insert`] takes whatever converts into it: a [`Tensor`] or what makes one (a `Vec` of numbers), a
 /// [`Jagged`], a [`TensorDict`], a [`NonTensor`], a [`Value`] or a string.
+///
+/// ```
+/// use tensordict_pipe::{Item, TensorDict};
+///
+/// let mut td = TensorDict::new([]);
+/// for (name, item) in [("numbers", Item::from(vec![1_i64, 2])), ("task", Item::from("walk"))] {
+///     td.insert(name, item)?;
+/// }
+/// assert!(matches!(td.remove("task")?, Item::NonTensor(_)));
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Item {

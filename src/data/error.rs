@@ -4,6 +4,18 @@ use super::dtype::DType;
 use super::shape::Shape;
 
 /// What an operation on tensors or TensorDicts refused, with what was expected and what was found.
+///
+/// ```
+/// use tensordict_pipe::{tensordict, DType, DataError};
+///
+/// let td = tensordict!([]; "obs" => vec![1.0_f32])?;
+/// match td.get("obs")?.as_slice::<i64>() {
+///     Err(DataError::DType { expected, found }) => assert_eq!((expected, found), (DType::Int64, DType::Float32)),
+///     other => panic!("{other:?}"),
+/// }
+/// println!("{}", td.get("observation").unwrap_err()); // names the entry
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {

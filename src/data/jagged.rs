@@ -88,6 +88,17 @@ impl PartialEq for Jagged {
 impl Eq for Jagged {}
 
 /// A jagged tensor in a TensorDict (or a [`Jagged`]), for reading.
+///
+/// ```
+/// use tensordict_pipe::{Jagged, DIFFERING};
+///
+/// let two_rows = Jagged::new(vec![1_i64, 2, 3].into(), vec![0_i64, 1, 3].into())?;
+/// let view = two_rows.view();
+/// assert_eq!((view.rows(), &view.shape()[..]), (2, &[2, DIFFERING][..]));
+/// assert_eq!(view.row(1)?.as_slice::<i64>()?, [2, 3]);
+/// assert_eq!(view.values().as_slice::<i64>()?, [1, 2, 3]);
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct JaggedView<'a> {
     pub(super) leaf: &'a JaggedLeaf,

@@ -11,6 +11,14 @@ use super::shape::DIFFERING;
 use super::value::Value;
 
 /// What a [`TensorDict`] is in Python.
+///
+/// ```
+/// use tensordict_pipe::{Kind, TensorDict};
+///
+/// let tasks = TensorDict::non_tensor_stack(["walk", "run"], 0)?;
+/// assert_eq!((tasks.kind(), TensorDict::new([]).kind()), (Kind::NonTensorStack, Kind::Dict));
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

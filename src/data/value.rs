@@ -172,6 +172,15 @@ impl<T: Into<Self>> From<Vec<T>> for Value {
 }
 
 /// A [`Value`] as an entry of a TensorDict: Python's `NonTensorData`, with a batch size and a device label of its own.
+///
+/// ```
+/// use tensordict_pipe::{Device, NonTensor, TensorDict};
+///
+/// let mut td = TensorDict::new([2]);
+/// td.insert("task", NonTensor::new("walk").with_batch_size([2]).with_device(Device::Cpu))?;
+/// assert_eq!(td.value("task")?.as_str(), Some("walk"));
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NonTensor {
     pub(crate) value: Value,

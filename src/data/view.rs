@@ -111,6 +111,17 @@ impl PartialEq for TensorView<'_> {
 impl Eq for TensorView<'_> {}
 
 /// A tensor in a TensorDict (or a [`Tensor`]), for writing. Its dtype and shape are fixed.
+///
+/// ```
+/// use tensordict_pipe::tensordict;
+///
+/// let mut td = tensordict!([]; "obs" => vec![0.0_f32; 3])?;
+/// td.get_mut("obs")?.copy_from_slice(&[1.0_f32, 2.0, 3.0])?;
+/// let obs = td.get_mut("obs")?.as_slice_mut::<f32>()?;
+/// obs[0] = 7.0;
+/// assert_eq!(td.get("obs")?.as_slice::<f32>()?, [7.0, 2.0, 3.0]);
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Debug)]
 pub struct TensorViewMut<'a> {
     pub(super) dtype: DType,

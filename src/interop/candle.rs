@@ -17,6 +17,16 @@ use candle_core::{CpuStorage, Device, Storage};
 use crate::data::{DType, DataError, Shape, Tensor, TensorView};
 
 /// Why a tensor does not go to candle, or from it.
+///
+/// ```
+/// use candle_core::Device;
+/// use tensordict_pipe::interop::CandleError;
+/// use tensordict_pipe::{DType, Tensor};
+///
+/// let tensor = Tensor::zeros(DType::Complex64, [2])?;
+/// assert!(matches!(tensor.to_candle(&Device::Cpu), Err(CandleError::DType { .. })), "candle has no complex numbers");
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CandleError {

@@ -7,6 +7,29 @@ use crate::storage::Storage;
 
 /// A tensor of another library in host memory, which [`Tensor::from_foreign`] copies. See the
 /// [module](crate::interop) for an example.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use tensordict_pipe::interop::ForeignTensor;
+/// use tensordict_pipe::{DType, Shape, Tensor};
+///
+/// struct Counter(Vec<u8>);
+///
+/// impl ForeignTensor for Counter {
+///     fn dtype(&self) -> DType {
+///         DType::UInt8
+///     }
+///     fn shape(&self) -> Shape {
+///         [self.0.len()].into()
+///     }
+///     fn bytes(&self) -> Cow<'_, [u8]> {
+///         self.0.as_slice().into()
+///     }
+/// }
+///
+/// assert_eq!(Tensor::from_foreign(&Counter(vec![1, 2]))?.as_slice::<u8>()?, [1, 2]);
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 pub trait ForeignTensor {
     /// The type of the elements.
     fn dtype(&self) -> DType;

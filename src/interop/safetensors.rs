@@ -37,6 +37,14 @@ use crate::storage::Storage;
 const KEY: &str = "tensordict";
 
 /// Why a TensorDict cannot be written as safetensors, or a file not be read.
+///
+/// ```
+/// use tensordict_pipe::interop::SafetensorsError;
+/// use tensordict_pipe::TensorDict;
+///
+/// let error = TensorDict::load_safetensors("no/such/file").unwrap_err();
+/// assert!(matches!(error, SafetensorsError::Io(_)), "{error}");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SafetensorsError {

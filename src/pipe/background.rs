@@ -20,6 +20,22 @@ pub(super) const SLICE: Duration = Duration::from_millis(50);
 ///
 /// Dropping it is safe: a started send is sent nevertheless, and what a started receive has received, or will, goes to
 /// the next receive.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tensordict_pipe::{Pipe, TensorDict};
+///
+/// let mut pipe = Pipe::connect("node-b", 13337)?;
+/// let sent = pipe.start_send(TensorDict::new([3]))?;
+/// let received = pipe.start_recv()?;
+/// // ... something else ...
+/// sent.wait()?;
+/// match received.wait_timeout(Duration::from_secs(1)) {
+///     Some(td) => println!("{}", td?),
+///     None => println!("not yet"), // dropping the handle now leaves the message to the next receive
+/// }
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Handle<T> {
     cell: Arc<Cell<T>>,

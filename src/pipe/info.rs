@@ -5,6 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What can be known of a pipe; [`Pipe::info`](crate::Pipe::info) makes it.
+///
+/// ```no_run
+/// use tensordict_pipe::Pipe;
+///
+/// let pipe = Pipe::connect("node-b", 13337)?;
+/// let info = pipe.info();
+/// println!("UCX {} over {}", info.ucx_version, info.transports.join(", "));
+/// println!("{} messages of {} bytes sent", info.sent.messages, info.sent.bytes);
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {

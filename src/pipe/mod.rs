@@ -86,6 +86,13 @@ impl Pipe {
 
     /// Connects to the pipe that listens on `host` and `port`; tries for 5 s.
     ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let pipe = Pipe::connect("node-b", 13337)?;
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`PipeOptions::connect`].
     pub fn connect(host: &str, port: u16) -> Result<Self> {
@@ -94,6 +101,14 @@ impl Pipe {
 
     /// Listens on `port` of every IPv4 interface and makes a pipe with the first client; waits for ever. Others
     /// are refused.
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let pipe = Pipe::listen(13337)?;
+    /// println!("{} has connected", pipe.peer());
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`PipeOptions::listen`].
@@ -118,6 +133,18 @@ impl Pipe {
     ///
     /// A consolidated TensorDict is sent from where it is; another is packed into a buffer that is reused.
     /// Waits while the receiver is slow, without a limit unless [`PipeOptions::send_timeout`] sets one.
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::{tensordict, Pipe};
+    ///
+    /// let mut pipe = Pipe::connect("node-b", 13337)?;
+    /// let mut td = tensordict!([]; "obs" => vec![0.0_f32; 84])?.consolidate();
+    /// for step in 0..10_u8 {
+    ///     td.get_mut("obs")?.as_slice_mut()?.fill(f32::from(step));
+    ///     pipe.send(&td)?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// * [`Error::Encode`]: `td` holds something that cannot be sent. Nothing was sent, and the pipe goes on.
@@ -151,6 +178,15 @@ impl Pipe {
     /// It is consolidated. While its structure stays the same, nothing is allocated: the pipe writes into a buffer
     /// whose TensorDict has been dropped, and keeps a few for loops that hold on to some.
     ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let mut pipe = Pipe::listen(13337)?;
+    /// let td = pipe.recv()?;
+    /// println!("{:?}", td.get("obs")?.as_slice::<f32>()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// * [`Error::Closed`]: the peer closed, and everything it had sent was received. Final.
     /// * [`Error::Timeout`]: nothing is lost, the pipe goes on.
@@ -164,6 +200,18 @@ impl Pipe {
     }
 
     /// As [`recv`](Self::recv), but gives up after `timeout`.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let mut pipe = Pipe::listen(13337)?;
+    /// match pipe.recv_timeout(Duration::from_secs(1)) {
+    ///     Err(error) if error.is_timeout() => println!("nothing yet"), // and nothing lost
+    ///     received => println!("{}", received?),
+    /// }
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     ///
     /// # Errors
     /// See [`recv`](Self::recv).
@@ -190,6 +238,18 @@ impl Pipe {
     /// Receives the next TensorDict into `td`: into its own storage if it is consolidated, has the same structure and
     /// shares its storage with nobody; otherwise `td` is replaced. Says which.
     ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let mut pipe = Pipe::listen(13337)?;
+    /// let mut td = pipe.recv()?;
+    /// loop {
+    ///     pipe.recv_into(&mut td)?; // the same memory each time
+    ///     println!("{td}");
+    /// }
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`recv`](Self::recv). After an error `td` has its structure still, but its values are unspecified. It is
     /// unchanged if the peer closed, or the deadline passed, before the message began to arrive.
@@ -199,12 +259,34 @@ impl Pipe {
 
     /// An iterator that receives until the first error and ends there without returning it, as `async for` does in
     /// Python. [`error`](Self::error) tells afterwards what it was; after a proper close, [`Error::Closed`].
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let mut pipe = Pipe::listen(13337)?;
+    /// for td in pipe.iter() {
+    ///     println!("{td}");
+    /// }
+    /// println!("{}", pipe.error().expect("why it ended"));
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     pub fn iter(&mut self) -> Iter<'_> {
         self.receiver.iter()
     }
 
     /// An iterator of the results of [`recv`](Self::recv), which ends after the first final error has been returned;
     /// a proper close ends it without an error.
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::Pipe;
+    ///
+    /// let mut pipe = Pipe::listen(13337)?;
+    /// for td in pipe.results() {
+    ///     println!("{}", td?);
+    /// }
+    /// // Here the peer has closed the pipe.
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     pub fn results(&mut self) -> Results<'_> {
         self.receiver.results()
     }
@@ -299,8 +381,17 @@ impl Pipe {
     /// [`PipeOptions::close_timeout`]. A Python peer does not say what it has received: there it waits until the
     /// bytes have arrived in the peer's process.
     ///
-    /// The peer answers while it receives or closes. So one thread that closes both ends of a pipe, one after the other,
+    /// The peer answers while it receives or closes. So one thread that closes both ends of a pipe, one after another,
     /// waits for itself and gets the timeout: use a thread for each.
+    ///
+    /// ```no_run
+    /// use tensordict_pipe::{Pipe, TensorDict};
+    ///
+    /// let mut pipe = Pipe::connect("node-b", 13337)?;
+    /// pipe.send(&TensorDict::new([3]))?;
+    /// pipe.close()?; // it has been received
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     ///
     /// # Errors
     /// * [`Error::Timeout`]: the peer did not receive everything in time.

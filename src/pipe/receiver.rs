@@ -15,6 +15,17 @@ use crate::storage::Storage;
 use crate::wire::{DecodeError, Format, RecvSession};
 
 /// Where a receive into an existing TensorDict put the values.
+///
+/// ```no_run
+/// use tensordict_pipe::{Pipe, Placed};
+///
+/// let mut pipe = Pipe::listen(13337)?;
+/// let mut td = pipe.recv()?;
+/// if pipe.recv_into(&mut td)? == Placed::Replaced {
+///     println!("another structure, or somebody else holds the old one");
+/// }
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// Into the storage that it had: the layout was the same, and nobody else held the storage.

@@ -17,6 +17,8 @@ use crate::wire::Limits;
 
 /// The half of a [`Pipe`](crate::Pipe) that receives, for a thread of its own; made by
 /// [`Pipe::split`](crate::Pipe::split). The pipe closes when both halves have been dropped.
+///
+/// See [`PipeSender`](crate::PipeSender) for an example.
 #[derive(Debug)]
 pub struct PipeReceiver {
     pub(super) connection: Arc<Connection<UcxLink>>,

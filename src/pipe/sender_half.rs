@@ -13,6 +13,18 @@ use crate::ucx::UcxLink;
 
 /// The half of a [`Pipe`](crate::Pipe) that sends, for a thread of its own; made by
 /// [`Pipe::split`](crate::Pipe::split). The pipe closes when both halves have been dropped.
+///
+/// ```no_run
+/// use tensordict_pipe::{Pipe, TensorDict};
+///
+/// let (mut sender, mut receiver) = Pipe::connect("node-b", 13337)?.split();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| receiver.iter().for_each(|td| println!("{td}")));
+///     (0..10).try_for_each(|n| sender.send(&TensorDict::new([n])))?;
+///     sender.shutdown() // the other direction goes on
+/// })?;
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PipeSender {
     pub(super) connection: Arc<Connection<UcxLink>>,

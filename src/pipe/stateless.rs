@@ -23,6 +23,17 @@ fn format(consolidated: bool) -> Format {
 /// It keeps no state, so it costs more than [`Pipe::send`], which sends the metadata only when they change. Where the
 /// Python function takes a UCXX endpoint, this takes a pipe.
 ///
+/// ```no_run
+/// use tensordict_pipe::{recv_tensordict, recv_tensordict_into, send_tensordict, Pipe, TensorDict};
+///
+/// let mut pipe = Pipe::connect("node-b", 13337)?;
+/// let td = TensorDict::new([3]);
+/// send_tensordict(&mut pipe, &td, true)?;
+/// let mut answer = recv_tensordict(&mut pipe, true)?;
+/// recv_tensordict_into(&mut pipe, &mut answer, true)?;
+/// # Ok::<(), tensordict_pipe::Error>(())
+/// ```
+///
 /// # Errors
 /// See [`Pipe::send`].
 pub fn send_tensordict(pipe: &mut Pipe, td: &TensorDict, consolidated: bool) -> Result<()> {

@@ -7,6 +7,20 @@ use crate::data::{path_text, DType, DataError};
 /// Why a TensorDict cannot be sent in this format. Nothing has been sent then.
 ///
 /// The receiver may be Python, so everything that Python could not read, or would lose, is refused.
+///
+/// ```
+/// use tensordict_pipe::wire::{EncodeError, Format, SendSession};
+/// use tensordict_pipe::{tensordict, DType, Tensor};
+///
+/// let td = tensordict!([]; "n" => { "x" => Tensor::zeros(DType::Float8E4M3Fn, [2])? })?;
+/// match SendSession::new(Format::Consolidated).encode(&td) {
+///     Err(EncodeError::DType { path, dtype }) => {
+///         assert_eq!((path.names(), dtype), (&["n".to_owned(), "x".to_owned()][..], DType::Float8E4M3Fn));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), tensordict_pipe::DataError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -73,6 +87,17 @@ pub enum EncodeError {
 ///
 /// The peer is faulty, or speaks something else, unless the variant says otherwise. The stream cannot be trusted after
 /// it, except where [`is_recoverable`](Self::is_recoverable) says so.
+///
+/// ```
+/// use tensordict_pipe::wire::{BrokenRule, DecodeError, Format, RecvSession};
+/// use tensordict_pipe::Limits;
+///
+/// let mut session = RecvSession::new(Format::Consolidated, Limits::default());
+/// assert_eq!(session.accept_flag(7), Err(DecodeError::Flag { flag: 7 }));
+/// let error = session.accept_header(b"{}").unwrap_err();
+/// assert!(matches!(&error, DecodeError::Entry { rule, .. } if matches!(**rule, BrokenRule::Missing { .. })), "{error}");
+/// assert!(!error.is_recoverable());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -1,6 +1,21 @@
 //! [`Format`] and the bytes around the metadata.
 
 /// The form in which TensorDicts travel. Both ends must use the same one; it is not negotiated.
+///
+/// ```
+/// use tensordict_pipe::wire::{Format, SendSession, NEW_SCHEMA};
+/// use tensordict_pipe::{tensordict, EncodeError};
+///
+/// let td = tensordict!([]; "x" => vec![1_u8], "y" => vec![2_u8])?;
+/// for (format, flag, bodies) in
+///     [(Format::Consolidated, Some(NEW_SCHEMA), 1), (Format::Stateless, None, 1), (Format::LeafByLeaf, None, 2)]
+/// {
+///     let mut session = SendSession::new(format);
+///     let message = session.encode(&td)?;
+///     assert_eq!((message.flag(), message.bodies().len()), (flag, bodies));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {

@@ -18,6 +18,28 @@ use crate::storage::{Storage, RECEIVABLE};
 /// In the steady state, when one message follows another of the same schema, it neither reads JSON nor allocates.
 ///
 /// After an error that is not [recoverable](DecodeError::is_recoverable) the stream cannot be understood any more.
+///
+/// ```
+/// use tensordict_pipe::wire::{Format, RecvSession, SendSession};
+/// use tensordict_pipe::{tensordict, Limits};
+///
+/// let td = tensordict!([]; "x" => vec![1_u8, 2, 3])?;
+/// let mut sender = SendSession::new(Format::Consolidated);
+/// let mut receiver = RecvSession::new(Format::Consolidated, Limits::default());
+/// for _ in 0..2 {
+///     let message = sender.encode(&td)?;
+///     // Over any transport that says how long a message is:
+///     if receiver.accept_flag(message.flag().expect("in this format"))? {
+///         receiver.accept_header(message.header().expect("after that flag").as_bytes())?;
+///     }
+///     let mut storage = receiver.buffer();
+///     let body = message.bodies()[0].bytes();
+///     storage.make_mut()[..body.len()].copy_from_slice(body);
+///     assert_eq!(receiver.finish(storage)?, td);
+///     sender.commit();
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct RecvSession {
     format: Format,
     limits: Limits,

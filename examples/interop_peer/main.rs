@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod dump;
+mod upstream;
 
 use std::error::Error;
 use std::io::{self, BufWriter, Write};
@@ -16,7 +17,8 @@ use tensordict_pipe::{recv_tensordict, send_tensordict, Pipe, PipeOptions, Tenso
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "interop_peer echo|drive|send|recv|serve|cases (--connect HOST:PORT | --listen PORT) \
-                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]";
+                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]\n\
+                     interop_peer upstream (--connect HOST:PORT | --listen PORT) --case NAME [--seconds N]";
 const WRONG_ECHO: u8 = 2;
 const GAVE_UP: i32 = 3;
 
@@ -55,6 +57,7 @@ fn play(args: &Args) -> Result<()> {
         "drive" => drive(args.open()?, args),
         "send" => send(args.open()?, args),
         "recv" => recv(args.open()?, args),
+        "upstream" => upstream::play(args),
         other => Err(format!("no role {other:?}").into()),
     }
 }
@@ -197,6 +200,7 @@ struct Args {
     steady: Option<usize>,
     count: Option<usize>,
     clients: usize,
+    case: String,
     seconds: u64,
 }
 
@@ -212,6 +216,7 @@ impl Args {
             steady: None,
             count: None,
             clients: 1,
+            case: String::new(),
             seconds: 120,
         };
         while let Some(option) = words.next() {
@@ -229,6 +234,7 @@ impl Args {
                 "--steady" => args.steady = Some(value()?.parse()?),
                 "--count" => args.count = Some(value()?.parse()?),
                 "--clients" => args.clients = value()?.parse()?,
+                "--case" => args.case = value()?,
                 "--seconds" => args.seconds = value()?.parse()?,
                 _ => return Err(format!("no option {option}").into()),
             }

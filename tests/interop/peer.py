@@ -526,6 +526,19 @@ def say(*parts, **how):
     print(*parts, file=sys.stderr, flush=True, **how)
 
 
+def watchdog(seconds):
+    """Ends the process with status 3 when it has run for so long."""
+
+    def give_up():
+        say(f"gave up after {seconds} seconds")
+        faulthandler.dump_traceback()
+        os._exit(3)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+
+
 def main():
     parser = argparse.ArgumentParser(usage="peer.py ROLE (--connect HOST:PORT | --listen PORT) [OPTIONS]")
     parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "cases"])
@@ -549,14 +562,7 @@ def main():
     if (options.connect is None) == (options.listen is None):
         parser.error("one of --connect and --listen")
 
-    def give_up():
-        say(f"gave up after {options.seconds} seconds")
-        faulthandler.dump_traceback()
-        os._exit(3)
-
-    watchdog = threading.Timer(options.seconds, give_up)
-    watchdog.daemon = True
-    watchdog.start()
+    watchdog(options.seconds)
 
     async def play():
         if options.role == "serve":

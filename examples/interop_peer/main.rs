@@ -17,7 +17,7 @@ use tensordict_pipe::{recv_tensordict, send_tensordict, Pipe, PipeOptions, Tenso
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "interop_peer echo|drive|send|recv|serve|cases (--connect HOST:PORT | --listen PORT) \
-                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]\n\
+                     [--leaves] [--stateless] [--only NAME,...] [--linger] [--steady N] [--count N] [--clients N] [--seconds N]\n\
                      interop_peer upstream (--connect HOST:PORT | --listen PORT) --case NAME [--seconds N]";
 const WRONG_ECHO: u8 = 2;
 const GAVE_UP: i32 = 3;
@@ -64,7 +64,7 @@ fn play(args: &Args) -> Result<()> {
 
 fn cases(args: &Args) -> Result<()> {
     let mut out = io::stdout().lock();
-    for (number, (name, _)) in catalogue::all(args.consolidated())?.iter().enumerate() {
+    for (number, (name, _)) in args.catalogue()?.iter().enumerate() {
         writeln!(out, "{number} {name}")?;
     }
     Ok(())
@@ -81,7 +81,7 @@ fn echo(mut channel: Channel) -> Result<()> {
 }
 
 fn drive(mut channel: Channel, args: &Args) -> Result<()> {
-    let catalogue = catalogue::all(args.consolidated())?;
+    let catalogue = args.catalogue()?;
     for (name, td) in &catalogue {
         exchange(&mut channel, name, td)?;
     }
@@ -108,7 +108,7 @@ fn exchange(channel: &mut Channel, name: &str, td: &TensorDict) -> Result<()> {
 fn send(mut channel: Channel, args: &Args) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let steady = (0..args.steady.unwrap_or(0)).map(catalogue::steady);
-    let catalogue = catalogue::all(args.consolidated())?.into_iter().map(|(_, td)| Ok(td));
+    let catalogue = args.catalogue()?.into_iter().map(|(_, td)| Ok(td));
     let mut count = 0;
     for td in catalogue.chain(steady) {
         let td = td?;
@@ -201,6 +201,7 @@ struct Args {
     count: Option<usize>,
     clients: usize,
     case: String,
+    only: Option<Vec<String>>,
     seconds: u64,
 }
 
@@ -217,6 +218,7 @@ impl Args {
             count: None,
             clients: 1,
             case: String::new(),
+            only: None,
             seconds: 120,
         };
         while let Some(option) = words.next() {
@@ -234,6 +236,7 @@ impl Args {
                 "--steady" => args.steady = Some(value()?.parse()?),
                 "--count" => args.count = Some(value()?.parse()?),
                 "--clients" => args.clients = value()?.parse()?,
+                "--only" => args.only = Some(value()?.split(',').map(str::to_owned).collect()),
                 "--case" => args.case = value()?,
                 "--seconds" => args.seconds = value()?.parse()?,
                 _ => return Err(format!("no option {option}").into()),
@@ -244,6 +247,14 @@ impl Args {
 
     fn consolidated(&self) -> bool {
         !self.leaves
+    }
+
+    fn catalogue(&self) -> Result<Vec<(String, TensorDict)>> {
+        let mut named = catalogue::all(self.consolidated())?;
+        if let Some(only) = &self.only {
+            named.retain(|(name, _)| name == "last" || only.contains(name));
+        }
+        Ok(named)
     }
 
     fn options(&self) -> PipeOptions {

@@ -1,5 +1,7 @@
 //! What a faulty or malicious peer can send: each is the error that says what is wrong, before anything is allocated.
 
+use std::collections::BTreeSet;
+
 use tensordict_pipe::wire::{BrokenRule, DecodeError, Format, Limits, RecvSession};
 use tensordict_pipe::{DataError, Storage};
 
@@ -393,7 +395,75 @@ fn a_lone_surrogate_costs_only_its_messages() {
     let mut session = leaf_by_leaf(header).expect("in step");
     assert_eq!(session.leaf_lens(), [1, 2]);
     let error = session.finish_leaves(&[Storage::zeroed(1), Storage::zeroed(2)]).err();
-    assert!(matches!(error, Some(DecodeError::LoneSurrogate { total_bytes: 3, .. })));
+    let Some(DecodeError::LoneSurrogate { path, total_bytes: 3 }) = error else { panic!("{error:?}") };
+    assert_eq!(path.names(), ["k\u{fffd}dfff"], "the first of them");
+    let header =
+        r#"{"keys": [["n", "k"]], "dtypes": ["torch.bool"], "shapes": [[1]], "non_tensors": [[["n", "s"], "\ud800"]]}"#;
+    let mut session = leaf_by_leaf(header).expect("in step");
+    let error = session.finish_leaves(&[Storage::zeroed(1)]).expect_err("cannot be held");
+    assert!(matches!(&error, DecodeError::LoneSurrogate { path, .. } if path.names() == ["n", "s"]), "{error}");
+    session.accept_header(br#"{"keys": ["k"], "dtypes": ["torch.bool"], "shapes": [[1]]}"#).expect("the next message");
+    assert!(session.finish_leaves(&[Storage::zeroed(1)]).is_ok());
+}
+
+/// The names of an enum's variants, from the source: outside the crate no match on it can be exhaustive.
+fn variants(name: &str) -> BTreeSet<String> {
+    let source = include_str!("../src/wire/error.rs");
+    let (_, body) = source.split_once(&format!("pub enum {name} {{\n")).expect("the enum");
+    let (body, _) = body.split_once("\n}\n").expect("its end");
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    lines.filter(|line| line.starts_with(char::is_uppercase)).map(variant).collect()
+}
+
+/// The first word of the source or of the `Debug` form.
+fn variant(text: &str) -> String {
+    text.chars().take_while(|char| char.is_alphanumeric()).collect()
+}
+
+#[test]
+fn every_error_has_an_input() {
+    let small = Limits::default().max_metadata_bytes(500).max_leaves(1);
+    let new = || RecvSession::new(Format::Consolidated, small);
+    let leaf = r#""a": ["torch.uint8", [8], 0, 8, 0]"#;
+    let placed = |text: &str| consolidated(text, "", 8).expect_err("refused");
+    let mut surrogate =
+        leaf_by_leaf(r#"{"keys": ["\ud800"], "dtypes": ["torch.bool"], "shapes": [[1]]}"#).expect("in step");
+    let stack = r#"{"cls": "NonTensorStack", "non_tensors": {"x": ["", [], null]}, "leaves": {}, "cls_metadata": {"stack_dim": 0}}"#;
+    let values = r#"{"keys": [], "dtypes": [], "shapes": [], "non_tensors": [["s", [], [1], 0]]}"#;
+    let errors = [
+        new().accept_flag(2).expect_err("refused"),
+        new().accept_flag(1).expect_err("refused"),
+        consolidated(leaf, "", 8).expect("well-formed").finish(Storage::zeroed(7)).expect_err("refused"),
+        new().check_header_len(501).expect_err("refused"),
+        consolidated(r#""a": ["torch.uint8", [4611686018427387904], 0, 4611686018427387904, 0]"#, "", 1 << 62)
+            .expect_err("refused"),
+        metadata(&"{\"a\":".repeat(200)).expect_err("refused"),
+        new().accept_header(format!(r#"{{"leaves": {{{leaf}, "b": 0}}}}"#).as_bytes()).expect_err("refused"),
+        metadata("{").expect_err("refused"),
+        consolidated(leaf, "", 16).expect_err("refused"),
+        surrogate.finish_leaves(&[Storage::zeroed(1)]).expect_err("refused"),
+        // The rules.
+        metadata("{}").expect_err("refused"),
+        consolidated("", r#", "x": 1"#, 0).expect_err("refused"),
+        placed(&format!("{leaf}, {leaf}")),
+        metadata(r#"{"cls": "C", "non_tensors": {}, "leaves": {}, "cls_metadata": {}}"#).expect_err("refused"),
+        placed(r#""a": ["torch.uint8", [8], 0, 9, 0]"#),
+        placed(r#""a": ["torch.uint8", [8], 8, 16, 0]"#),
+        placed(r#""<NJT_VALUES>a": ["torch.uint8", [8], 0, 8, 0]"#),
+        metadata(stack).expect_err("refused"),
+        leaf_by_leaf(values).expect_err("refused"),
+        leaf_by_leaf(r#"{"keys": ["a"], "dtypes": [], "shapes": []}"#).expect_err("refused"),
+        placed(r#""a": ["", [8], 0, 8, 0]"#),
+    ];
+    let (mut kinds, mut rules) = (BTreeSet::new(), BTreeSet::new());
+    for error in errors {
+        kinds.insert(variant(&format!("{error:?}")));
+        if let DecodeError::Entry { rule, .. } = error {
+            rules.insert(variant(&format!("{rule:?}")));
+        }
+    }
+    assert_eq!(kinds, variants("DecodeError"));
+    assert_eq!(rules, variants("BrokenRule"));
 }
 
 #[test]

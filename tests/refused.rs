@@ -1,6 +1,8 @@
 //! What a Python receiver could not read, or would lose, is refused before the first byte; what it can read is not.
 //! Every case was tried against the real receiver.
 
+use std::collections::BTreeSet;
+
 use tensordict_pipe::wire::{EncodeError, Format, Limits, RecvSession, SendSession};
 use tensordict_pipe::{tensordict, DType, Item, Jagged, NonTensor, Tensor, TensorDict, Value};
 
@@ -153,6 +155,35 @@ fn values() {
         assert_eq!(encode(format, &one("n", nested(125))), Ok(()));
         assert_eq!(encode(format, &one("n", nested(126))), Err(EncodeError::TooDeep { limit: 128 }));
     }
+}
+
+/// From the source: outside the crate no match on them can be exhaustive.
+#[test]
+fn every_refusal_is_here() {
+    let source = include_str!("../src/wire/error.rs");
+    let (_, body) = source.split_once("pub enum EncodeError {\n").expect("the enum");
+    let (body, _) = body.split_once("\n}\n").expect("its end");
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants: BTreeSet<String> = lines.filter(|line| line.starts_with(char::is_uppercase)).map(variant).collect();
+    let late = tensordict!([]; "a" => vec![1_u8], "c" => Tensor::zeros(DType::Complex128, [1]).expect("small"));
+    let nested = (0..200).fold(dict(), |td, _| one("n", td));
+    let refused = [
+        (Format::Consolidated, one("cls", dict())),
+        (Format::Consolidated, one("<NJT>k", vec![1_u8])),
+        (Format::Consolidated, one("x", Tensor::zeros(DType::QInt8, [1]).expect("small"))),
+        (Format::Consolidated, late.expect("fits")),
+        (Format::Consolidated, one("u", Tensor::from(vec![1_u8]).unbatched())),
+        (Format::LeafByLeaf, one("e", TensorDict::new([]))),
+        (Format::Consolidated, nested),
+        (Format::Consolidated, one("n", Value::BigInt("x".into()))),
+    ];
+    let errors = refused.iter().map(|(format, td)| encode(*format, td).expect_err("refused"));
+    assert_eq!(errors.map(|error| variant(&format!("{error:?}"))).collect::<BTreeSet<_>>(), variants);
+}
+
+/// The first word of the source or of the `Debug` form.
+fn variant(text: &str) -> String {
+    text.chars().take_while(|char| char.is_alphanumeric()).collect()
 }
 
 #[test]

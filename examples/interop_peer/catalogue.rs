@@ -19,7 +19,7 @@ pub(crate) fn all(consolidated: bool) -> Result<Named> {
     } else {
         leaves_only(&mut named)?;
     }
-    add(&mut named, "last", tensordict!([]; "done" => Tensor::scalar(true))?);
+    add(&mut named, "last", tensordict!([]; "done" => [true])?);
     Ok(named)
 }
 

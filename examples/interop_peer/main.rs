@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod dump;
+mod upstream;
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -18,8 +19,9 @@ type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str =
     "interop_peer echo|drive|send|recv|serve|second|gather|crowd|cases (--connect HOST:PORT | --listen PORT) \
-                     [--leaves] [--stateless] [--linger] [--steady N] [--count N] [--clients N] [--first N] \
-                     [--seconds N]";
+                     [--leaves] [--stateless] [--only NAME,...] [--linger] [--steady N] [--count N] [--clients N] \
+                     [--first N] [--seconds N]\n\
+     interop_peer upstream (--connect HOST:PORT | --listen PORT) --case NAME [--seconds N]";
 /// Many processes may share few cores.
 const PATIENCE: Duration = Duration::from_secs(60);
 const WRONG_ECHO: u8 = 2;
@@ -63,13 +65,14 @@ fn play(args: &Args) -> Result<()> {
         "drive" => drive(args.open()?, args),
         "send" => send(args.open()?, args),
         "recv" => recv(args.open()?, args),
+        "upstream" => upstream::play(args),
         other => Err(format!("no role {other:?}").into()),
     }
 }
 
 fn cases(args: &Args) -> Result<()> {
     let mut out = io::stdout().lock();
-    for (number, (name, _)) in catalogue::all(args.consolidated())?.iter().enumerate() {
+    for (number, (name, _)) in args.catalogue()?.iter().enumerate() {
         writeln!(out, "{number} {name}")?;
     }
     Ok(())
@@ -86,7 +89,7 @@ fn echo(mut channel: Channel) -> Result<()> {
 }
 
 fn drive(mut channel: Channel, args: &Args) -> Result<()> {
-    let catalogue = catalogue::all(args.consolidated())?;
+    let catalogue = args.catalogue()?;
     for (name, td) in &catalogue {
         exchange(&mut channel, name, td)?;
     }
@@ -113,7 +116,7 @@ fn exchange(channel: &mut Channel, name: &str, td: &TensorDict) -> Result<()> {
 fn send(mut channel: Channel, args: &Args) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let steady = (0..args.steady.unwrap_or(0)).map(catalogue::steady);
-    let catalogue = catalogue::all(args.consolidated())?.into_iter().map(|(_, td)| Ok(td));
+    let catalogue = args.catalogue()?.into_iter().map(|(_, td)| Ok(td));
     let mut count = 0;
     for td in catalogue.chain(steady) {
         let td = td?;
@@ -278,6 +281,8 @@ struct Args {
     count: Option<usize>,
     clients: usize,
     first: i64,
+    case: String,
+    only: Option<Vec<String>>,
     seconds: u64,
 }
 
@@ -294,6 +299,8 @@ impl Args {
             count: None,
             clients: 1,
             first: 0,
+            case: String::new(),
+            only: None,
             seconds: 120,
         };
         while let Some(option) = words.next() {
@@ -312,6 +319,8 @@ impl Args {
                 "--count" => args.count = Some(value()?.parse()?),
                 "--clients" => args.clients = value()?.parse()?,
                 "--first" => args.first = value()?.parse()?,
+                "--only" => args.only = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--case" => args.case = value()?,
                 "--seconds" => args.seconds = value()?.parse()?,
                 _ => return Err(format!("no option {option}").into()),
             }
@@ -321,6 +330,14 @@ impl Args {
 
     fn consolidated(&self) -> bool {
         !self.leaves
+    }
+
+    fn catalogue(&self) -> Result<Vec<(String, TensorDict)>> {
+        let mut named = catalogue::all(self.consolidated())?;
+        if let Some(only) = &self.only {
+            named.retain(|(name, _)| name == "last" || only.contains(name));
+        }
+        Ok(named)
     }
 
     fn options(&self) -> PipeOptions {

@@ -174,7 +174,7 @@ pub enum DecodeError {
     /// and only the messages of this schema are lost.
     #[error("{path}: a string with a lone surrogate, which a Rust string cannot hold")]
     LoneSurrogate {
-        /// The path of the entry with the string; the surrogate in it stands as U+FFFD.
+        /// The path of the entry with the string; a surrogate in it stands as U+FFFD and its number.
         path: KeyPath,
         /// The bytes of the storage that belong to the message.
         total_bytes: usize,

@@ -27,6 +27,7 @@ Roles
 
 Options
 
+    --only NAME,... of the catalogue no more than these and the last
     --leaves        the pipe with consolidated=False
     --stateless     the functions send_tensordict and recv_tensordict instead of a pipe
     --seconds N     gives up, with status 3, after N seconds (default 120)
@@ -285,10 +286,10 @@ def leaves_only():
     yield "unbatched", TensorDict({"a": arange(3), "u": UnbatchedTensor(arange(7))}, [3])
 
 
-def catalogue(consolidated):
-    yield from common()
-    yield from consolidated_only() if consolidated else leaves_only()
-    yield "last", TensorDict({"done": torch.tensor(True)})
+def catalogue(options):
+    for source in common, leaves_only if options.leaves else consolidated_only:
+        yield from ((name, td) for name, td in source() if options.only is None or name in options.only)
+    yield "last", TensorDict({"done": torch.tensor([True])})
 
 
 def steady(count):
@@ -296,9 +297,9 @@ def steady(count):
     for step in range(count):
         yield f"step {step}", TensorDict(
             {
+                "frame": torch.full((4, 9), step % 251, dtype=torch.uint8),
                 "obs": arange(4, 21, start=step),
                 "step": torch.full((4,), step),
-                "frame": torch.full((4, 9), step % 251, dtype=torch.uint8),
                 "next": TensorDict({"reward": torch.full((4, 1), step / 8, dtype=torch.float64)}, [4]),
             },
             [4],
@@ -415,12 +416,17 @@ class Memory:
         if data.size:
             data[...] = memoryview(message)
 
+    async def close(self):
+        pass
+
 
 async def received(td, consolidated):
     """What Python itself receives when it sends `td`: the wire does not carry all of it."""
-    memory = Memory()
-    await send_tensordict(memory, packed(td) if consolidated else td, consolidated=consolidated)
-    return await recv_tensordict(memory, consolidated=consolidated)
+    pipe = TensorDictPipe(Memory(), consolidated=consolidated)
+    await pipe.asend(packed(td) if consolidated else td)
+    td = await pipe.arecv()
+    await pipe.aclose()
+    return td
 
 
 async def open_channel(options):
@@ -456,7 +462,7 @@ async def echo(channel, options):
 
 async def drive(channel, options):
     consolidated = channel.consolidated
-    for name, td in catalogue(consolidated):
+    for name, td in catalogue(options):
         await channel.send(td)
         compare(name, await received(td, consolidated), await channel.recv())
     parts = set()
@@ -469,12 +475,12 @@ async def drive(channel, options):
     if consolidated and not options.stateless and options.steady > 1 and parts != {2}:
         raise SystemExit(f"in the steady state an echo took {sorted(parts)} messages, not 2")
     await channel.close()
-    say(f"{len(list(catalogue(consolidated)))} TensorDicts and {options.steady} steps came back equal")
+    say(f"{len(list(catalogue(options)))} TensorDicts and {options.steady} steps came back equal")
 
 
 async def send(channel, options):
     number = -1
-    for source in catalogue(channel.consolidated), steady(options.steady):
+    for source in catalogue(options), steady(options.steady):
         for _, td in source:
             number += 1
             await channel.send(td)
@@ -566,6 +572,19 @@ def say(*parts, **how):
     print(*parts, file=sys.stderr, flush=True, **how)
 
 
+def watchdog(seconds):
+    """Ends the process with status 3 when it has run for so long."""
+
+    def give_up():
+        say(f"gave up after {seconds} seconds")
+        faulthandler.dump_traceback()
+        os._exit(3)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+
+
 def main():
     parser = argparse.ArgumentParser(usage="peer.py ROLE (--connect HOST:PORT | --listen PORT) [OPTIONS]")
     parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "second", "crowd", "cases"])
@@ -573,6 +592,7 @@ def main():
     parser.add_argument("--listen", type=int)
     parser.add_argument("--leaves", action="store_true")
     parser.add_argument("--stateless", action="store_true")
+    parser.add_argument("--only", type=lambda names: names.split(","))
     parser.add_argument("--linger", action="store_true")
     parser.add_argument("--steady", type=int)
     parser.add_argument("--count", type=int)
@@ -584,20 +604,13 @@ def main():
         options.steady = 1000 if options.role == "drive" else 0
 
     if options.role == "cases":
-        for number, (name, _) in enumerate(catalogue(not options.leaves)):
+        for number, (name, _) in enumerate(catalogue(options)):
             print(number, name)
         return
     if (options.connect is None) == (options.listen is None):
         parser.error("one of --connect and --listen")
 
-    def give_up():
-        say(f"gave up after {options.seconds} seconds")
-        faulthandler.dump_traceback()
-        os._exit(3)
-
-    watchdog = threading.Timer(options.seconds, give_up)
-    watchdog.daemon = True
-    watchdog.start()
+    watchdog(options.seconds)
 
     async def play():
         if options.role == "serve":

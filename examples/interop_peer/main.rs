@@ -195,7 +195,7 @@ fn gather(args: &Args) -> Result<()> {
             if next == 0 || next == last / 2 {
                 everybody.wait();
             }
-            if next == 0 {
+            if next == 0 || next == last {
                 channel.send(&td)?;
             }
             next += 1;
@@ -223,6 +223,7 @@ fn crowd(args: &Args) -> Result<()> {
         for sequence in 1..=last {
             channel.send(&note(number, sequence)?)?;
         }
+        channel.recv()?;
         Ok(channel.pipe.close()?)
     };
     thread::scope(|scope| {

@@ -445,7 +445,7 @@ fn every_error_has_an_input() {
         // The rules.
         metadata("{}").expect_err("refused"),
         consolidated("", r#", "x": 1"#, 0).expect_err("refused"),
-        placed(&format!("{leaf}, {leaf}")),
+        placed(&[r#""a": ["torch.bool", [0], 0, 0, 0]"#; 2].join(", ")),
         metadata(r#"{"cls": "C", "non_tensors": {}, "leaves": {}, "cls_metadata": {}}"#).expect_err("refused"),
         placed(r#""a": ["torch.uint8", [8], 0, 9, 0]"#),
         placed(r#""a": ["torch.uint8", [8], 8, 16, 0]"#),

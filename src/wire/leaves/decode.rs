@@ -55,21 +55,26 @@ struct ValueEntry {
 impl Fields {
     fn field(&mut self, reader: &mut Reader<'_>, key: &str) -> Result<(), DecodeError> {
         let repeated = match key {
-            "keys" => self.keys.replace(self.paths(reader)?).is_some(),
+            "keys" => {
+                let paths = self.paths(reader)?;
+                self.keys.replace(paths).is_some()
+            }
             "dtypes" => self.dtypes.replace(collect(reader, |reader| Ok(reader.string()?.parse()?))?).is_some(),
             "shapes" => self.shapes.replace(collect(reader, shape)?).is_some(),
             "batch_size" => self.batch_size.replace(shape(reader)?).is_some(),
-            "unbatched" => self.unbatched.replace(self.paths(reader)?).is_some(),
+            "unbatched" => {
+                let paths = self.paths(reader)?;
+                self.unbatched.replace(paths).is_some()
+            }
             "non_tensors" => {
                 let depth = self.depth;
-                self.values.replace(collect(reader, |reader| value_entry(reader, depth))?).is_some()
+                let values = self.entries(reader, |reader| value_entry(reader, depth), |entry| &entry.path)?;
+                self.values.replace(values).is_some()
             }
             _ => return Err(BrokenRule::Unknown { field: key.to_owned() }.into()),
         };
         if reader.take_lone_surrogate() {
-            let marked = |path: &&Path| path.iter().any(|name| name.contains(char::REPLACEMENT_CHARACTER));
-            let path = self.keys.iter().flatten().find(marked).cloned();
-            self.lone_surrogate.get_or_insert_with(|| path.unwrap_or_else(|| vec![key.to_owned()]));
+            self.lone_surrogate.get_or_insert_with(|| vec![key.to_owned()]);
         }
         match repeated {
             false => Ok(()),
@@ -77,8 +82,25 @@ impl Fields {
         }
     }
 
-    fn paths(&self, reader: &mut Reader<'_>) -> Result<Vec<Path>, DecodeError> {
-        collect(reader, |reader| path(reader, self.depth))
+    fn paths(&mut self, reader: &mut Reader<'_>) -> Result<Vec<Path>, DecodeError> {
+        let depth = self.depth;
+        self.entries(reader, |reader| path(reader, depth), |path| path)
+    }
+
+    /// A list of entries, of which the first with a lone surrogate is remembered by its path.
+    fn entries<T>(
+        &mut self,
+        reader: &mut Reader<'_>,
+        read: impl Fn(&mut Reader<'_>) -> Result<T, DecodeError>,
+        path: impl Fn(&T) -> &Path,
+    ) -> Result<Vec<T>, DecodeError> {
+        collect(reader, |reader| {
+            let entry = read(reader)?;
+            if reader.take_lone_surrogate() {
+                self.lone_surrogate.get_or_insert_with(|| path(&entry).clone());
+            }
+            Ok(entry)
+        })
     }
 
     fn build(self, limits: Limits) -> Result<Header, DecodeError> {

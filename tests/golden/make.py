@@ -20,11 +20,12 @@ import asyncio
 import json
 import math
 import struct
+import tempfile
 import warnings
 from pathlib import Path
 
 import torch
-from tensordict import LazyStackedTensorDict, NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor, lazy_stack
+from tensordict import LazyStackedTensorDict, NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor, lazy_stack, tensorclass
 from tensordict._ucxx import TensorDictPipe, recv_tensordict, send_tensordict
 
 HERE = Path(__file__).parent
@@ -199,6 +200,33 @@ def jagged(dtype=torch.float32, lengths=None):
     return JAGGED(arange(10, dtype=dtype), offsets=torch.tensor([0, 3, 10]), lengths=lengths)
 
 
+@tensorclass
+class Class:
+    x: torch.Tensor
+
+
+def special_tensors():
+    """Of which only the values travel."""
+    return TensorDict(
+        {
+            "parameter": torch.nn.Parameter(arange(3)),
+            "buffer": torch.nn.Buffer(arange(3)),
+            "requires_grad": arange(3).requires_grad_(),
+            "negative_view": torch.tensor([1 + 2j, 3 - 4j, 5j]).conj().imag,
+            "expanded": arange(1).expand(3),
+        },
+        [3],
+    )
+
+
+def views():
+    """TensorDicts that are views of others."""
+    td = TensorDict({"a": arange(2, 3), "n": TensorDict({"b": arange(2, 3)}, [2, 3])}, [2, 3])
+    yield "permuted", td.permute(1, 0)
+    yield "viewed", td.view(6)
+    yield "expanded", td[0].expand(2, 3)
+
+
 def make_consolidated():
     consolidated("empty", TensorDict({}))
     consolidated("dtypes", TensorDict(dict(every_type())))
@@ -272,6 +300,13 @@ def make_consolidated():
     consolidated("reserved_deep", TensorDict({"x": {"_total_bytes": {"a": arange(1)}, "_device": {"b": arange(1)}}}))
     odd = ["", " ", "a.b", "<x", "<NJT", "0", "\u00fc", "\U0001f980", 'q"\\', "\n"]
     consolidated("odd_keys", TensorDict({name: arange(1) for name in odd} | {"n": {name: {"": arange(1)} for name in odd}}))
+    consolidated("special_tensors", special_tensors())
+    consolidated("tensorclass", Class(x=arange(3), batch_size=[3]))
+    consolidated("shared", TensorDict({"a": arange(3)}, [3]).share_memory_())
+    with tempfile.TemporaryDirectory() as folder:
+        consolidated("memory_mapped", TensorDict({"a": arange(3)}, [3]).memmap(folder))
+    for name, td in views():
+        consolidated(name, td)
     consolidated("surrogate_in_value", TensorDict({"s": "lone \ud800", "a": arange(2)}), representable=False)
     consolidated("surrogate_in_key", TensorDict({"k\udfff": arange(2)}), representable=False)
 
@@ -287,6 +322,14 @@ def make_leaves():
     leaves("stacks", TensorDict({"t": NonTensorStack("a", "b", "c"), "n": {"u": NonTensorStack(1, 2, 3)}}, [3]))
     leaves("stack_dim_1", torch.stack([TensorDict({"s": NonTensorStack("a", "b", "c")}, [3])] * 2, 1))
     leaves("stack_of_stacks", TensorDict({"s": NonTensorStack(NonTensorStack("a", "b"), NonTensorStack("c", None))}, [2]))
+    leaves("special_tensors", special_tensors())
+    leaves("tensorclass", TensorDict({"c": Class(x=arange(3), batch_size=[3])}, [3]))
+    leaves("shared", TensorDict({"a": arange(3)}, [3]).share_memory_())
+    with tempfile.TemporaryDirectory() as folder:
+        leaves("memory_mapped", TensorDict({"a": arange(3)}, [3]).memmap(folder))
+    leaves("sub", TensorDict({"a": arange(4)}, [4])._get_sub_tensordict(slice(1, 3)))
+    for name, td in views():
+        leaves(name, td)
     leaves("unbatched", TensorDict({"a": arange(3), "n": {"u": UnbatchedTensor(arange(2))}, "v": UnbatchedTensor(arange(5))}, [3]))
 
 

@@ -15,7 +15,7 @@ struct PipeLink {
 fn tensor_dict(work: &Work) -> Result<TensorDict> {
     let mut td = TensorDict::new([]);
     for i in 0..work.leaves {
-        let leaf = match work.name {
+        let leaf = match work.name.as_str() {
             "W0" => Tensor::from_slice(&[0_i64], [1])?,
             "W1" => Tensor::from_slice(&[0_f32; 64 * 84], [64, 84])?,
             _ => Tensor::from(vec![0_f32; work.size / work.leaves / 4]),

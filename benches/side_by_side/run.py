@@ -1,107 +1,29 @@
 #!/usr/bin/env python3
 """Runs peers side by side, in turn, and writes a table and a plot of each metric.
 
-    benches/side_by_side/run.py [--peers ID,ID] [--works W1,W2] [--runs 5] [--extra FILE] [--out FOLDER]
+    benches/side_by_side/run.py [--peers ID,ID] [--works W1,1Mx10000,4Gx1] [--runs 5] [--many N] [--list]
+                                [--extra FILE] [--out FOLDER]
 
-Each peer is two processes on this host, `CMD server PORT` (receives) and `CMD client PORT` (sends), that follow the
-schedule of examples/bench_peer.rs and print its JSON lines. One round runs every peer once; the figures are medians
-over the rounds, so a machine that changes its speed changes it for all. Only ratios mean anything: close other work.
+A pair of processes on this host follows the schedule of examples/bench_schedule and prints its JSON lines: the server
+receives, the client sends. One round runs every peer once; the figures are medians over the rounds, so a machine that
+changes its speed changes it for all. Only ratios mean anything: close other work. B_TW and B_TM are the seconds of the
+warm-up and of what is measured. --many N runs N pairs of each peer at the same time, against one pair in the same round.
 
-Always there: this crate (rs), the wire format by hand in C (c), and std's sockets. `113` is the UCX that the system
-has, `121` the one of Python's wheel (UCX_WHEEL=.../site-packages/libucx/lib). Others come from --extra, a JSON list of
-{"id", "label", "transport": "shm"|"tcp", "cmd": [...], "env": {...}}. ucx_perftest is run where it is installed.
+`113` is the UCX that the system has, `121` the one of Python's wheel. A peer that cannot run here is SKIPPED, and it says
+why. For all of them, on Debian or Ubuntu:
+
+    apt-get install build-essential pkg-config libucx-dev ucx-utils libzmq3-dev libclang-dev clang openmpi-bin libopenmpi-dev python3-venv
+    export INTEROP_PYTHON=$(tests/interop/env)        # tensordict, torch, ucxx and UCX's wheel
+    export UCX_WHEEL=$(echo ${INTEROP_PYTHON%/bin/*}/lib/python3*/site-packages/libucx/lib)
+    pip install matplotlib                            # for the plots, into the Python that runs this
+
+Others come from --extra, a JSON list of {"id", "label", "transport": "shm"|"tcp", "cmd": [...], "env": {...}}, run as
+`CMD server PORT`, which prints a first line when it listens, and `CMD client PORT`.
 """
-import argparse, json, os, random, re, shutil, statistics, subprocess, sys
+import argparse, json, os, random, statistics, sys
+from concurrent.futures import ThreadPoolExecutor
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-TARGET = os.environ.get("CARGO_TARGET_DIR", f"{ROOT}/target")
-SIZES = {"W0": 8, "W1": 21504, "W2": 1 << 20, "W3": 64 << 20, "W4": 256000, "W5": 256 << 20}
-WHEEL = os.environ.get("UCX_WHEEL", "")
-MM = {"UCX_MM_ERROR_HANDLING": "y"}
-SEGMENTS = {"UCX_TLS": "tcp", "UCX_TCP_TX_SEG_SIZE": "256k", "UCX_TCP_RX_SEG_SIZE": "256k"}
-
-
-def peers():
-    rust, sockets, c = f"{TARGET}/release/examples/bench_peer", f"{TARGET}/release/examples/bench_sockets", f"{TARGET}/reference"
-    found = []
-    for version, env in (("113", {}), ("121", {"LD_LIBRARY_PATH": WHEEL})):
-        if version == "121" and not WHEEL:
-            continue
-        found += [
-            dict(id=f"rs{version}", label=f"this crate, UCX {version}", transport="shm", cmd=[rust], env=env),
-            dict(id=f"c{version}", label=f"C reference, UCX {version}", transport="shm", cmd=[c], env={**MM, **env}),
-            dict(id=f"rs{version}-tcp", label=f"this crate, UCX {version}", transport="tcp", cmd=[rust], env={**env, "UCX_TLS": "tcp"}),
-            dict(id=f"c{version}-tcp", label=f"C reference, UCX {version}", transport="tcp", cmd=[c], env={**SEGMENTS, **env}),
-        ]
-        if shutil.which("ucx_perftest"):
-            found += [dict(id=f"perf{version}", label=f"ucx_perftest -e, UCX {version}", transport="shm", perftest=True, env={**MM, **env})]
-    found += [
-        dict(id="uds", label="std UnixStream", transport="shm", cmd=[sockets, "unix"], env={}),
-        dict(id="tcp", label="std TcpStream", transport="tcp", cmd=[sockets, "tcp"], env={}),
-    ]
-    return found
-
-
-def build():
-    subprocess.run(["cargo", "build", "-q", "--release", "--example", "bench_peer", "--example", "bench_sockets"], cwd=ROOT, check=True)
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "ucx"], capture_output=True, text=True, check=True).stdout.split()
-    subprocess.run(["cc", "-O2", "-o", f"{TARGET}/reference", f"{HERE}/reference.c", *flags], check=True)
-
-
-def lines(text):
-    for line in text.splitlines():
-        if line.startswith("{"):
-            yield json.loads(line)
-
-
-def run_pair(peer, works, metrics, port):
-    """The figures of one run: {(work, metric): value}."""
-    env = {**os.environ, **peer["env"], "B_WORKS": ",".join(works), "B_METRICS": metrics}
-    server = subprocess.Popen(peer["cmd"] + ["server", str(port)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        first = server.stdout.readline()
-        client = subprocess.run(peer["cmd"] + ["client", str(port)], env=env, capture_output=True, text=True, timeout=120)
-        out, err = server.communicate(timeout=30)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        sys.exit(f"{peer['id']}: no end within the time")
-    if client.returncode or server.returncode:
-        sys.exit(f"{peer['id']} failed:\n{client.stderr}{err}")
-    figures = {}
-    for line in lines(first + out + client.stdout):
-        if line.get("side") == "recv" and line["m"] == "thr":
-            figures[line["w"], "thr"] = line["n"] * line["size"] / (line["t1"] - line["t0"])
-        if line.get("side") == "send" and line["m"] == "lat":
-            figures[line["w"], "p50"], figures[line["w"], "p99"] = line["p50"], line["p99"]
-    return figures
-
-
-def run_perftest(peer, works, metrics, port):
-    env, figures = {**os.environ, **peer["env"]}, {}
-    for work in works:
-        size = SIZES[work]
-        count = str(max(10, min(200000, (1 << 30) // size)))
-        for metric, test in (("thr", "tag_bw"), ("p50", "tag_lat")):
-            if ("thr" if metric == "thr" else "lat") not in metrics:
-                continue
-            port += 1
-            base = ["ucx_perftest", "-p", str(port), "-t", test, "-s", str(size), "-n", count, "-w", "20", "-e", "-f"]
-            server = subprocess.Popen(base[:3], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            out = ""
-            for _ in range(50):
-                client = subprocess.run([base[0], "127.0.0.1", *base[1:]], env=env, capture_output=True, text=True, timeout=120)
-                out = client.stdout
-                if client.returncode == 0:
-                    break
-            server.wait(30)
-            # typical, average, overall latency (us) | average, overall bandwidth (MB/s) | average, overall rate
-            numbers = re.findall(r"[\d.]+", [line for line in out.splitlines() if "Final" in line or line.strip()][-1])
-            if metric == "thr":
-                figures[work, "thr"] = float(numbers[-1]) * size
-            else:
-                figures[work, "p50"] = float(numbers[-6])
-    return figures
+from launch import TABLE, TARGET, Failed, figures_of, peers, prepare, run_pair, shape
 
 
 def number(metric, work, value):
@@ -111,7 +33,8 @@ def number(metric, work, value):
 
 
 def tables(chosen, works, figures):
-    titles = {"thr": "Throughput (W0: messages/s, others: GB/s)", "p50": "Latency, half the round trip, p50 (us)", "p99": "The same, p99 (us)"}
+    titles = {"thr": "Throughput (W0: messages/s, others: GB/s)", "p50": "Latency, half the round trip, p50 (us)", "p99": "The same, p99 (us)",
+              "each": "Time per message while streaming (us)"}
     for transport, name in (("shm", "One host, shared memory"), ("tcp", "TCP over loopback")):
         rows = [peer for peer in chosen if peer["transport"] == transport]
         for metric, title in titles.items():
@@ -127,28 +50,65 @@ def tables(chosen, works, figures):
 
 
 def plot(chosen, works, figures, folder):
-    """Bytes against rate and latency, a line a peer. Needs matplotlib; without it there are no plots, and it says so."""
+    """Bytes, and leaves where they differ, against each metric; a line a peer. Needs matplotlib, and says so."""
     try:
         import matplotlib
     except ImportError:
-        return print("SKIPPED: no plots, matplotlib is not installed")
+        return print("SKIPPED: plots: no matplotlib: pip install matplotlib")
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "tensordict-pipe"
     import matplotlib.pyplot as plt
+    grown = [work for work in works if work not in TABLE]
+    charts = [("thr", "bytes/s", works, 0), ("p50", "half round trip, us", works, 0)]
+    charts += [("each", "us per message", grown, 0), ("each", "us per message", grown, 1)]
     for transport in ("shm", "tcp"):
-        for metric, label in (("thr", "bytes/s"), ("p50", "half round trip, us")):
+        for metric, label, shown, axis in charts:
             fig, axes = plt.subplots(figsize=(7, 4.5))
             for peer in (peer for peer in chosen if peer["transport"] == transport):
-                points = sorted((SIZES[w], statistics.median(figures[peer["id"], w, metric])) for w in works if (peer["id"], w, metric) in figures)
-                if points:
-                    axes.plot(*zip(*points), marker="o", label=peer["label"], linewidth=2.5 if peer["id"].startswith("rs") else 1)
+                # One line for all that the axis does not show, else it would jump.
+                lines = {}
+                for work in (work for work in shown if (peer["id"], work, metric) in figures):
+                    other = "" if work in TABLE else f", {shape(work)[1]} leaves" if axis == 0 else f", {work.split('x')[0]}"
+                    lines.setdefault(other, []).append((shape(work)[axis], statistics.median(figures[peer["id"], work, metric])))
+                for other, points in lines.items():
+                    width = 2.5 if peer["id"].startswith("rs") else 1
+                    axes.plot(*zip(*sorted(points)), marker="o", label=peer["label"] + other, linewidth=width)
             if axes.lines:
-                axes.set(xscale="log", yscale="log", xlabel="bytes in a message", ylabel=label, title=f"{transport}: {label}")
+                name = ("bytes", "leaves")[axis]
+                axes.set(xscale="log", yscale="log", xlabel=f"{name} in a message", ylabel=label, title=f"{transport}: {label}")
                 axes.grid(True, which="both", alpha=0.2)
                 axes.legend(fontsize=7)
                 fig.tight_layout()
-                fig.savefig(f"{folder}/{transport}-{metric}.svg", metadata={"Date": None})
+                fig.savefig(f"{folder}/{transport}-{metric}-{name}.svg", metadata={"Date": None})
             plt.close(fig)
+
+
+def rates(peer, work, count, port):
+    """Of `count` pairs at the same time: each one's bytes/s, and how much of the measured time they all share."""
+    with ThreadPoolExecutor(count) as pool:
+        runs = list(pool.map(lambda i: run_pair(peer, [work], "thr", port + i), range(count)))
+    lines = [line for run in runs for line in run if line.get("side") == "recv"]
+    shared = min(line["t1"] for line in lines) - max(line["t0"] for line in lines)
+    span = max(line["t1"] for line in lines) - min(line["t0"] for line in lines)
+    return [line["n"] * line["size"] / (line["t1"] - line["t0"]) for line in lines], max(0.0, shared / span)
+
+
+def many(chosen, works, count, runs, port):
+    # All have started when the first one begins to measure.
+    os.environ.setdefault("B_TW", "1")
+    os.environ.setdefault("B_TM", "2")
+    for peer in (peer for peer in chosen if peer.get("build") in ("rust", "c") and peer["cmd"]):
+        for work in works:
+            sums, slowest, overlaps = [], [], []
+            for _ in range(runs):
+                port += count + 1
+                (one,), _ = rates(peer, work, 1, port)
+                each, overlap = rates(peer, work, count, port + 1)
+                sums.append(sum(each) / one)
+                slowest.append(min(each) * count / sum(each))
+                overlaps.append(overlap)
+            print(f"{peer['id']} {work}: {count} pairs carry {statistics.median(sums):.2f} of one pair's rate; the slowest has "
+                  f"{statistics.median(slowest):.2f} of the mean; at the same time for {min(overlaps):.0%} of the measured time")
 
 
 def main():
@@ -157,20 +117,34 @@ def main():
     parser.add_argument("--works", default="W0,W1,W2,W3,W4,W5")
     parser.add_argument("--metrics", default="thr,lat")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--many", type=int)
+    parser.add_argument("--list", action="store_true")
     parser.add_argument("--extra")
     parser.add_argument("--out", default=f"{TARGET}/side_by_side")
     args = parser.parse_args()
-    build()
     known = peers() + (json.load(open(args.extra)) if args.extra else [])
-    chosen = [peer for peer in known if not args.peers or peer["id"] in args.peers.split(",")]
-    works, figures, port = args.works.split(","), {}, random.randint(20000, 40000)
+    if args.list:
+        return print("\n".join(f"{peer['id']:<14}{peer['transport']}  {peer['label']}" for peer in known))
+    wanted = args.peers.split(",") if args.peers else [peer["id"] for peer in known]
+    if unknown := set(wanted) - {peer["id"] for peer in known}:
+        sys.exit(f"no such peer: {', '.join(sorted(unknown))}")
+    chosen = prepare([peer for peer in known if peer["id"] in wanted])
+    works, figures, failed, port = args.works.split(","), {}, {}, random.randint(12000, 30000)
+    if args.many:
+        return many(chosen, works, args.many, args.runs, port)
     for turn in range(args.runs):
-        for peer in chosen:
-            port += 20
-            run = run_perftest if peer.get("perftest") else run_pair
-            for (work, metric), value in run(peer, works, args.metrics, port).items():
-                figures.setdefault((peer["id"], work, metric), []).append(value)
+        for peer in (peer for peer in chosen if peer["id"] not in failed):
+            port = 12000 + (port + 2 * len(works) + 2) % 18000
             print(f"round {turn + 1} of {args.runs}: {peer['id']}", file=sys.stderr)
+            try:
+                run = figures_of(peer, works, args.metrics, port)
+            except Failed as why:
+                failed[peer["id"]] = why
+                continue
+            for (work, metric), value in run.items():
+                figures.setdefault((peer["id"], work, metric), []).append(value)
+                if metric == "thr" and work not in TABLE:
+                    figures.setdefault((peer["id"], work, "each"), []).append(shape(work)[0] / value * 1e6)
     text = "\n".join(tables(chosen, works, figures))
     os.makedirs(args.out, exist_ok=True)
     with open(f"{args.out}/tables.md", "w") as out:
@@ -179,6 +153,9 @@ def main():
         json.dump({"|".join(key): values for key, values in figures.items()}, out, indent=0)
     plot(chosen, works, figures, args.out)
     print(text)
+    for id, why in failed.items():
+        print(f"FAILED: {id}: {why}")
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,9 @@
 //! For each workload in `B_WORKS`: "lat" (the client sends, the server echoes), then "thr" (the client streams), if in
 //! `B_METRICS`. The first 8 bytes of a message are a counter, phase << 62 | number: phase 0 warms up (`B_TW` seconds and
 //! a minimum count), 1 is measured (`B_TM` seconds and a minimum count), 2 is the last message.
+//!
+//! A workload is one of the table, or `BYTESxLEAVES` (`1Mx10000`; k, M, G are powers of 1024). Leaves are whole multiples
+//! of 8 bytes, so the bytes may be a little fewer than asked for.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -12,31 +15,66 @@ pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<
 
 /// What carries the messages.
 pub(crate) trait Link {
+    /// Messages that a link needs before its own memory is warm: rings that are touched for the first time.
+    const MIN_WARM: usize = 0;
     /// The messages that follow are of this workload.
     fn begin(&mut self, work: &Work) -> Result<()>;
     /// Sends a message of the workload that begins with the counter.
     fn send(&mut self, counter: u64) -> Result<()>;
     /// Receives a message into memory of the receiver's, and lets `read` have it.
     fn recv<T>(&mut self, read: impl FnOnce(&[u8]) -> T) -> Result<T>;
+    /// After the last message of a stream, at both ends. A link that has no thread of its own to send what is left, and
+    /// does not send it within `send`, waits here until it has gone.
+    fn streamed(&mut self, _receives: bool) -> Result<()> {
+        Ok(())
+    }
 }
 
-#[derive(Clone, Copy)]
 pub(crate) struct Work {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) size: usize,
     pub(crate) leaves: usize,
     min_warm: usize,
     min_count: usize,
 }
 
-const WORKS: [Work; 6] = [
-    Work { name: "W0", size: 8, leaves: 1, min_warm: 200, min_count: 200 },
-    Work { name: "W1", size: 21_504, leaves: 1, min_warm: 200, min_count: 200 },
-    Work { name: "W2", size: 1 << 20, leaves: 16, min_warm: 32, min_count: 32 },
-    Work { name: "W3", size: 64 << 20, leaves: 1, min_warm: 3, min_count: 5 },
-    Work { name: "W4", size: 256_000, leaves: 1000, min_warm: 100, min_count: 100 },
-    Work { name: "W5", size: 256 << 20, leaves: 4, min_warm: 2, min_count: 3 },
+/// Bytes, leaves, and the minimum counts of the warm-up and of what is measured.
+const WORKS: [(&str, usize, usize, usize, usize); 6] = [
+    ("W0", 8, 1, 200, 200),
+    ("W1", 21_504, 1, 200, 200),
+    ("W2", 1 << 20, 16, 32, 32),
+    ("W3", 64 << 20, 1, 3, 5),
+    ("W4", 256_000, 1000, 100, 100),
+    ("W5", 256 << 20, 4, 2, 3),
 ];
+
+impl Work {
+    fn new(name: &str) -> Result<Self> {
+        if let Some(&(_, size, leaves, min_warm, min_count)) = WORKS.iter().find(|work| work.0 == name) {
+            return Ok(Self { name: name.to_owned(), size, leaves, min_warm, min_count });
+        }
+        let wrong = || format!("no workload: {name}");
+        let (bytes, leaves) = name.split_once('x').ok_or_else(wrong)?;
+        let (digits, shift) = match bytes.strip_suffix(['k', 'M', 'G']) {
+            Some(digits) if bytes.ends_with('k') => (digits, 10),
+            Some(digits) if bytes.ends_with('M') => (digits, 20),
+            Some(digits) => (digits, 30),
+            None => (bytes, 0),
+        };
+        let (bytes, leaves) = (digits.parse::<usize>()? << shift, leaves.parse::<usize>()?);
+        if leaves == 0 || bytes / leaves < 8 {
+            return Err(wrong().into());
+        }
+        let size = bytes / leaves / 8 * 8 * leaves;
+        let (min_warm, min_count) = match size {
+            0..0x10_0000 => (100, 100),
+            0x10_0000..0x400_0000 => (16, 16),
+            0x400_0000..0x4000_0000 => (2, 4),
+            _ => (1, 2),
+        };
+        Ok(Self { name: name.to_owned(), size, leaves, min_warm, min_count })
+    }
+}
 
 const WARM: u64 = 0;
 const MEASURED: u64 = 1;
@@ -77,7 +115,7 @@ fn throughput_sender(link: &mut impl Link, work: &Work, schedule: &Schedule) -> 
             }
         }
     }
-    let (name, to, cpu) = (work.name, now(), cpu_seconds() - cpu);
+    let (name, to, cpu) = (&work.name, now(), cpu_seconds() - cpu);
     println!(r#"{{"side":"send","w":"{name}","m":"thr","t0":{from:.6},"t1":{to:.6},"cpu":{cpu:.6}}}"#);
     Ok(())
 }
@@ -100,7 +138,7 @@ fn throughput_receiver(link: &mut impl Link, work: &Work) -> Result<()> {
             }
         }
     }
-    let (name, size, to, cpu) = (work.name, work.size, now(), cpu_seconds() - cpu);
+    let (name, size, to, cpu) = (&work.name, work.size, now(), cpu_seconds() - cpu);
     println!(
         r#"{{"side":"recv","w":"{name}","m":"thr","n":{count},"size":{size},"t0":{from:.6},"t1":{to:.6},"cpu":{cpu:.6}}}"#
     );
@@ -133,7 +171,7 @@ fn latency_client(link: &mut impl Link, work: &Work, schedule: &Schedule) -> Res
             phase = LAST;
         }
     }
-    let (name, size, to, cpu) = (work.name, work.size, now(), cpu_seconds() - cpu);
+    let (name, size, to, cpu) = (&work.name, work.size, now(), cpu_seconds() - cpu);
     times.sort_by(f64::total_cmp);
     let n = times.len();
     let half = |i: usize| times[i.min(n - 1)] / 2.0 * 1e6;
@@ -156,7 +194,7 @@ fn latency_server(link: &mut impl Link, work: &Work) -> Result<()> {
             break;
         }
     }
-    let (name, to, cpu) = (work.name, now(), cpu_seconds() - cpu);
+    let (name, to, cpu) = (&work.name, now(), cpu_seconds() - cpu);
     println!(r#"{{"side":"recv","w":"{name}","m":"lat","t0":{from:.6},"t1":{to:.6},"cpu":{cpu:.6}}}"#);
     Ok(())
 }
@@ -187,11 +225,14 @@ fn seconds(name: &str, default: f64) -> Duration {
 }
 
 /// Runs the schedule at one end.
-pub(crate) fn run(link: &mut impl Link, serves: bool) -> Result<()> {
+pub(crate) fn run<L: Link>(link: &mut L, serves: bool) -> Result<()> {
     let chosen = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     let (works, metrics) = (chosen("B_WORKS", "W0,W1,W2,W3,W4,W5"), chosen("B_METRICS", "thr,lat"));
     let schedule = Schedule { warm: seconds("B_TW", 0.1), measured: seconds("B_TM", 0.4) };
-    for work in WORKS.iter().filter(|work| works.contains(work.name)) {
+    for name in works.split(',') {
+        let mut work = Work::new(name)?;
+        work.min_warm = work.min_warm.max(L::MIN_WARM);
+        let work = &work;
         link.begin(work)?;
         if metrics.contains("lat") {
             match serves {
@@ -204,6 +245,7 @@ pub(crate) fn run(link: &mut impl Link, serves: bool) -> Result<()> {
                 true => throughput_receiver(link, work)?,
                 false => throughput_sender(link, work, &schedule)?,
             }
+            link.streamed(serves)?;
         }
     }
     Ok(())

@@ -33,7 +33,7 @@
 //!
 //! **Schema.** The first message carries the structure (names, shapes, dtypes, ...), and so does each message whose
 //! structure differs from the one before. All others carry the bytes alone. A [consolidated](TensorDict::consolidate)
-//! TensorDict is sent from where it lies; another is packed into a buffer first.
+//! TensorDict is sent from where it lies; the tensors of another are copied one by one into the transport's buffers.
 //!
 //! **Receiving in place.** The pipe receives into the buffer of an earlier message once nobody holds it any more, and
 //! into a spare one otherwise. So a loop allocates nothing after its first messages, and a TensorDict that is kept

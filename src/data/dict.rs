@@ -12,7 +12,7 @@ use super::path::{self, Path};
 use super::shape::Shape;
 use super::value::Value;
 use super::view::{TensorView, TensorViewMut};
-use crate::storage::{Storage, RECEIVABLE};
+use crate::storage::{Gather, Storage, RECEIVABLE};
 
 /// An ordered map from names to tensors, nested TensorDicts and other values, with a common batch size.
 ///
@@ -302,6 +302,11 @@ impl TensorDict {
             Bytes::Packed(storage, _) | Bytes::Part(storage) => Some(storage),
             Bytes::Loose => None,
         }
+    }
+
+    /// Makes `gather` the pieces of the packed layout.
+    pub(crate) fn gather_into(&self, gather: &mut Arc<Gather>) {
+        gather.fill(&self.root, self.shared_storage(), Node::list_pieces);
     }
 
     /// Copies the tensors into `out`, which has `root().packed_len()` bytes, in Python's packed layout.

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use super::leaf::Leaf;
+use super::leaf::{Leaf, LEAF_ALIGNMENT};
 use super::node::{Body, Child, Node};
-use crate::storage::Storage;
+use crate::storage::{Pieces, Storage};
 
 impl Node {
     /// Calls `visit` for every tensor in traversal order.
@@ -56,6 +56,17 @@ impl Node {
                 padding.fill(0);
             }
             rest = after;
+        });
+    }
+
+    /// The pieces that [`pack_into`](Self::pack_into) copies.
+    pub(crate) fn list_pieces<'a>(&'a self, packed: Option<&'a Storage>, pieces: &mut Pieces<'_, 'a>) {
+        self.for_each_leaf(&mut |leaf| {
+            pieces.push(leaf.bytes(packed));
+            let padding = leaf.padded_len() - leaf.len;
+            if padding > 0 {
+                pieces.push(&[0; LEAF_ALIGNMENT][..padding]);
+            }
         });
     }
 

@@ -160,6 +160,7 @@ impl Link for Loopback {
             let bytes = match message.payload {
                 Payload::Small(bytes) => bytes.to_vec(),
                 Payload::Block { storage, offset, len } => storage.as_bytes()[offset..offset + len].to_vec(),
+                Payload::Gather(gather) => gather.to_vec(),
             };
             let kind = if self.kinds { message.kind } else { Kind::PLAIN };
             self.push(message.lane, Packet { kind, bytes })?;

@@ -4,9 +4,10 @@
 //! protocol's business. Two implementations: UCX (`ucx::UcxLink`) and, for tests, an in-memory one with faults.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::storage::{Storage, RECEIVABLE};
+use crate::storage::{Gather, Storage, RECEIVABLE};
 
 pub(crate) mod handshake;
 #[cfg(test)]
@@ -47,6 +48,18 @@ pub(crate) enum Payload<'a> {
     Small(&'a [u8]),
     /// A range of a block. The link shares the block for as long as the transport may read it.
     Block { storage: &'a Storage, offset: usize, len: usize },
+    /// Bytes in many places. Shared as a block is.
+    Gather(&'a Arc<Gather>),
+}
+
+impl Payload<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Small(bytes) => bytes.len(),
+            Self::Block { len, .. } => *len,
+            Self::Gather(gather) => gather.len(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -44,7 +44,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// How many of the messages announced a new structure.
     pub schema_changes: u64,
-    /// Buffers that the pipe allocated for packing or receiving; constant in the steady state.
+    /// Buffers that the pipe allocated for receiving; constant in the steady state.
     pub allocations: u64,
 }
 

@@ -131,8 +131,8 @@ impl Pipe {
     /// Sends `td`; returns when its storage may be reused. That is not yet when the peer has received it:
     /// [`close`](Self::close) waits for that.
     ///
-    /// A consolidated TensorDict is sent from where it is; another is packed into a buffer that is reused.
-    /// Waits while the receiver is slow, without a limit unless [`PipeOptions::send_timeout`] sets one.
+    /// A consolidated TensorDict is sent from where it is; the tensors of another are copied one by one into the
+    /// transport's buffers. Waits while the receiver is slow, without a limit unless [`PipeOptions::send_timeout`] sets one.
     ///
     /// ```no_run
     /// use tensordict_pipe::{tensordict, Pipe};

@@ -35,8 +35,8 @@ impl<L: Link> Sender<L> {
             sent.map_err(|error| self.failed(timer, error))?;
             (len as u64, false)
         } else {
-            let outgoing = self.session.encode(td)?;
-            let bytes = outgoing.bodies().iter().map(|body| body.len as u64).sum();
+            let outgoing = self.session.encode_in_place(td)?;
+            let bytes = payloads(&outgoing).map(|payload| payload.len() as u64).sum();
             let new_schema = outgoing.header().is_some();
             let sent = transmit(link, self.format, &outgoing, timer);
             sent.map_err(|error| self.failed(timer, error))?;
@@ -63,7 +63,7 @@ impl<L: Link> Sender<L> {
         if let Some(error) = self.failure() {
             return Err(error.clone());
         }
-        self.session.encode(td)?;
+        self.session.encode_in_place(td)?;
         Ok(())
     }
 
@@ -86,11 +86,7 @@ fn transmit_known<L: Link>(link: &L, payload: Payload<'_>, timer: &Timer) -> Res
 fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: &Timer) -> Result<(), LinkError> {
     let kinds = link.has_kinds();
     let Some(header) = outgoing.header() else {
-        // Packed for this message.
-        return outgoing
-            .bodies()
-            .iter()
-            .try_for_each(|one| transmit_known(link, body(kind::SAME_SCHEMA, one).payload, timer));
+        return payloads(outgoing).try_for_each(|payload| transmit_known(link, payload, timer));
     };
     let flag = outgoing.flag().filter(|_| !kinds).map(|flag| [flag]);
     let flag = flag.as_ref().map(|flag| Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(flag) });
@@ -101,10 +97,12 @@ fn transmit<L: Link>(link: &L, format: Format, outgoing: &Outgoing<'_>, timer: &
     let payload = Payload::Block { storage: header, offset: 0, len: header.len() };
     let header = Message { lane: Lane::Data, kind: kind::HEADER, payload };
     link.send(&[number(Lane::Data, kind::opening(format), &len), header], timer.deadline)?;
-    outgoing.bodies().iter().try_for_each(|one| link.send(&[body(kind::BODY, one)], timer.deadline))
+    payloads(outgoing)
+        .try_for_each(|payload| link.send(&[Message { lane: Lane::Data, kind: kind::BODY, payload }], timer.deadline))
 }
 
-fn body(kind: Kind, body: &Body) -> Message<'_> {
-    let payload = Payload::Block { storage: &body.storage, offset: body.offset, len: body.len };
-    Message { lane: Lane::Data, kind, payload }
+/// The bodies as the link takes them.
+fn payloads<'a>(outgoing: &Outgoing<'a>) -> impl Iterator<Item = Payload<'a>> {
+    let block = |body: &'a Body| Payload::Block { storage: &body.storage, offset: body.offset, len: body.len };
+    outgoing.gather().map(Payload::Gather).into_iter().chain(outgoing.bodies().iter().map(block))
 }

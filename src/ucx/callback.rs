@@ -30,6 +30,40 @@ pub(super) unsafe extern "C" fn sent(_: *mut c_void, status: ucx_sys::ucs_status
     unsafe { complete(user_data, status, |_| ()) }
 }
 
+/// The datatype of bytes that a slot gathers: UCX asks for them as it has room.
+pub(super) const GATHER: ucx_sys::ucp_generic_dt_ops_t = ucx_sys::ucp_generic_dt_ops_t {
+    start_pack: Some(start_pack),
+    start_unpack: None,
+    packed_size: Some(packed_size),
+    pack: Some(pack),
+    unpack: None,
+    finish: Some(finish),
+};
+
+unsafe extern "C" fn start_pack(_: *mut c_void, slot: *const c_void, _: usize) -> *mut c_void {
+    slot.cast_mut()
+}
+
+unsafe extern "C" fn packed_size(slot: *mut c_void) -> usize {
+    // SAFETY: posted with a slot, which lives until its operation is done.
+    let slot = unsafe { &*slot.cast::<Slot>() };
+    slot.with_gather(|gather, _| gather.len())
+}
+
+unsafe extern "C" fn pack(slot: *mut c_void, offset: usize, out: *mut c_void, room: usize) -> usize {
+    // SAFETY: posted with a slot, which lives until its operation is done.
+    let slot = unsafe { &*slot.cast::<Slot>() };
+    slot.with_gather(|gather, cursor| {
+        // UCX may say that there is room without end, when it knows that there is for all.
+        let len = room.min(gather.len().saturating_sub(offset));
+        // SAFETY: UCX's own buffer, which has this room.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
+        gather.copy(offset, cursor, out)
+    })
+}
+
+unsafe extern "C" fn finish(_: *mut c_void) {}
+
 /// A tag receive is done.
 pub(super) unsafe extern "C" fn tag_received(
     _: *mut c_void,

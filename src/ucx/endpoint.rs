@@ -94,6 +94,23 @@ impl Endpoint {
         unsafe { ucx_sys::ucp_tag_send_nbx(self.raw, data, len, tag, &sending(slot)) }
     }
 
+    /// Posts a tag send of the bytes that `slot` gathers; as [`Endpoint::tag_send`].
+    ///
+    /// # Safety
+    /// `slot` stays alive until it is done.
+    pub(super) unsafe fn tag_send_gather(
+        &self,
+        datatype: ucx_sys::ucp_datatype_t,
+        tag: u64,
+        slot: &Slot,
+    ) -> ucx_sys::ucs_status_ptr_t {
+        let mut param = sending(slot);
+        param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_DATATYPE;
+        param.datatype = datatype;
+        // SAFETY: an open endpoint under its lock; the caller's promise covers the rest.
+        unsafe { ucx_sys::ucp_tag_send_nbx(self.raw, ptr::from_ref(slot).cast(), 1, tag, &param) }
+    }
+
     /// Posts a stream send; as [`Endpoint::tag_send`].
     ///
     /// # Safety

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::address::check_usable;
+use super::callback;
 use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -21,6 +22,7 @@ use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
 use crate::link::{
     Deadline, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target, SMALL_BYTES,
 };
+use crate::storage::{Cursor, Gather};
 
 /// How long a forced close may take; it takes milliseconds.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
@@ -328,23 +330,58 @@ impl UcxLink {
                 (slot.small.as_ptr().cast_const().cast(), bytes.len())
             }
             Payload::Block { storage, offset, len } => (storage.as_bytes()[offset..offset + len].as_ptr().cast(), len),
+            Payload::Gather(gather) => match gather.contiguous() {
+                Some(bytes) => (bytes.as_ptr().cast(), bytes.len()),
+                None => return self.post_gather(guard, message, gather),
+            },
         };
-        let kind = if self.kinds { u64::from(message.kind.0) | lane_bit(message.lane) } else { 0 };
         // SAFETY: the bytes are the slot's own or the caller's block, of which the slot gets a handle below if UCX
         // goes on reading after this call. The slot lives until it is done.
-        let request = unsafe { guard.child.tag_send(data, len, self.send_tag | kind, slot) };
+        let request = unsafe { guard.child.tag_send(data, len, self.tag(message), slot) };
         match Status::of_ptr(request) {
             Status::OK => Ok(None),
             Status::IN_PROGRESS => {
                 slot.request.set(request);
                 let ticket = guard.requests.claim();
-                if let Payload::Block { storage, .. } = message.payload {
-                    guard.requests.hold(&ticket, Some(storage.clone()));
+                match message.payload {
+                    Payload::Small(_) => {}
+                    Payload::Block { storage, .. } => guard.requests.hold(&ticket, Some(storage.clone())),
+                    Payload::Gather(gather) => guard.requests.slot(&ticket).gather.set(Some(Arc::clone(gather))),
                 }
                 Ok(Some(ticket))
             }
             status => Err(failed(guard, "ucp_tag_send_nbx", status)),
         }
+    }
+
+    /// [`post_send`](Self::post_send) of what UCX gets from our callbacks.
+    fn post_gather(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        message: &Message<'_>,
+        gather: &Arc<Gather>,
+    ) -> Result<Option<Ticket>, LinkError> {
+        let ticket = guard.requests.claim();
+        let slot = guard.requests.slot(&ticket);
+        slot.gather.set(Some(Arc::clone(gather)));
+        slot.cursor.set(Cursor::default());
+        // SAFETY: the slot, and with it what it gathers, lives until it is done.
+        let request = unsafe { guard.child.tag_send_gather(gather_datatype(), self.tag(message), slot) };
+        let status = Status::of_ptr(request);
+        if status == Status::IN_PROGRESS {
+            slot.request.set(request);
+            return Ok(Some(ticket));
+        }
+        guard.requests.finish(ticket);
+        if status.is_ok() {
+            Ok(None)
+        } else {
+            Err(failed(guard, "ucp_tag_send_nbx", status))
+        }
+    }
+
+    fn tag(&self, message: &Message<'_>) -> u64 {
+        self.send_tag | if self.kinds { u64::from(message.kind.0) | lane_bit(message.lane) } else { 0 }
     }
 
     /// Several sends under way at once.
@@ -602,6 +639,18 @@ impl UcxLink {
     }
 }
 
+/// The datatype of [`callback::GATHER`], made once.
+fn gather_datatype() -> ucx_sys::ucp_datatype_t {
+    static DATATYPE: OnceLock<ucx_sys::ucp_datatype_t> = OnceLock::new();
+    *DATATYPE.get_or_init(|| {
+        let mut datatype = 0;
+        // SAFETY: UCX copies the callbacks.
+        let status = unsafe { ucx_sys::ucp_dt_create_generic(&callback::GATHER, std::ptr::null_mut(), &mut datatype) };
+        assert!(Status(status).is_ok(), "no memory for a datatype");
+        datatype
+    })
+}
+
 fn lane_bit(lane: Lane) -> u64 {
     match lane {
         Lane::Data => 0,
@@ -681,6 +730,50 @@ mod tests {
             let a = sender.join().expect("sender");
             println!("{:?}", a.transports());
             drop(a);
+        }
+    }
+
+    #[test]
+    fn bytes_in_many_places_arrive_as_one_message() {
+        // Whole, in fragments, and announced first; more and larger pieces than a fragment has room for.
+        for (count, len) in [(2, 3), (1000, 257), (40, 100_000)] {
+            let pieces: Vec<_> = (0..count).map(|i| Storage::from_bytes(&vec![i as u8; len])).collect();
+            let (tree, expected) = (Arc::new(pieces.clone()), pieces.iter().flat_map(Storage::as_bytes).copied());
+            let expected: Vec<u8> = expected.collect();
+            for settings in transports() {
+                let (a, b) = pair(&settings);
+                let mut gather = Arc::<Gather>::default();
+                gather.fill(&tree, None, |tree, _, pieces| tree.iter().for_each(|piece| pieces.push(piece.as_bytes())));
+                let sender = std::thread::spawn(move || {
+                    let message = Message { lane: Lane::Data, kind: Kind(2), payload: Payload::Gather(&gather) };
+                    a.send(&[message], soon()).expect("send");
+                    gather.release();
+                    a
+                });
+                let got = b.recv(Lane::Data, Target::Block(Storage::zeroed(expected.len())), soon()).expect("recv");
+                assert_eq!((got.kind, got.len), (Kind(2), expected.len()));
+                assert!(got.block.expect("block").as_bytes() == expected, "{count} of {len} bytes");
+                drop(sender.join().expect("sender"));
+                assert_eq!(Arc::strong_count(&tree), 1, "nobody holds what was sent");
+            }
+        }
+    }
+
+    #[test]
+    fn a_send_that_expired_keeps_its_bytes() {
+        for settings in transports() {
+            let (a, b) = pair(&settings);
+            let tree = Arc::new(vec![Storage::from_bytes(&[1; 8 << 20]), Storage::from_bytes(&[2; 8 << 20])]);
+            let mut gather = Arc::<Gather>::default();
+            gather.fill(&tree, None, |tree, _, pieces| tree.iter().for_each(|piece| pieces.push(piece.as_bytes())));
+            let message = Message { lane: Lane::Data, kind: Kind(2), payload: Payload::Gather(&gather) };
+            let expired = a.send(&[message], Some(Instant::now() + Duration::from_millis(20)));
+            assert_eq!(expired, Err(LinkError::Expired));
+            gather.release();
+            assert!(Arc::strong_count(&tree) > 1, "UCX may still ask for them");
+            drop(a);
+            assert_eq!(Arc::strong_count(&tree), 1);
+            drop(b);
         }
     }
 

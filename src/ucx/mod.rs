@@ -8,7 +8,7 @@
 //! # Why this is safe
 //! * *Threads*: a worker is used by one thread at a time. Only code that holds the engine's lock has a `&Worker`.
 //! * *Memory*: what C reads or writes belongs to a [`Slot`](request::Slot), which lives until its callback has run or
-//!   its worker is destroyed. Callers' buffers are `Storage` blocks, of which the slot keeps a handle of its own.
+//!   its worker is destroyed. Callers' bytes lie in `Storage` blocks, of which the slot keeps a handle of its own.
 //! * *Callbacks* set cells and run only inside calls that we make under the lock; they never call UCX.
 //! * *Forks*: the child of a fork never calls UCX (`fork.rs`).
 

@@ -7,10 +7,11 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 
 use crate::link::handshake::KIND_MASK;
 use crate::link::{Kind, Received, SMALL_BYTES};
-use crate::storage::Storage;
+use crate::storage::{Cursor, Gather, Storage};
 
 use super::status::Status;
 
@@ -39,9 +40,24 @@ pub(super) struct Slot {
     pub(super) small: Cell<[u8; SMALL_BYTES]>,
     /// The block that C reads or writes.
     block: Cell<Option<Storage>>,
+    /// The bytes that C asks us to copy, and how far it has.
+    pub(super) gather: Cell<Option<Arc<Gather>>>,
+    pub(super) cursor: Cell<Cursor>,
     /// How many bytes a receive has room for.
     pub(super) capacity: Cell<usize>,
     pub(super) completions: *const Completions,
+}
+
+impl Slot {
+    /// For the callbacks that copy.
+    pub(super) fn with_gather(&self, f: impl FnOnce(&Gather, &mut Cursor) -> usize) -> usize {
+        let gather = self.gather.take();
+        let mut cursor = self.cursor.get();
+        let result = gather.as_deref().map_or(0, |gather| f(gather, &mut cursor));
+        self.cursor.set(cursor);
+        self.gather.set(gather);
+        result
+    }
 }
 
 #[derive(Debug)]
@@ -84,6 +100,8 @@ impl Requests {
             request: Cell::new(ptr::null_mut()),
             small: Cell::new([0; SMALL_BYTES]),
             block: Cell::new(None),
+            gather: Cell::new(None),
+            cursor: Cell::default(),
             capacity: Cell::new(0),
             completions: &*self.completions,
         }));
@@ -138,6 +156,7 @@ impl Requests {
     pub(super) fn finish(&mut self, ticket: Ticket) -> (Status, Option<Storage>) {
         let slot = &self.slots[ticket.0];
         free_request(slot);
+        slot.gather.set(None);
         let result = (slot.status.get(), slot.block.take());
         self.free.push(ticket.0);
         result
@@ -164,6 +183,7 @@ impl Requests {
             if slot.done.get() {
                 free_request(slot);
                 slot.block.set(None);
+                slot.gather.set(None);
                 free.push(index);
             }
             !slot.done.get()

@@ -7,7 +7,7 @@ use super::frame::{Format, NEW_SCHEMA, SAME_SCHEMA};
 use super::pool::Pool;
 use super::{leaves, metadata};
 use crate::data::{same_structure, Node, TensorDict};
-use crate::storage::Storage;
+use crate::storage::{Gather, Storage};
 
 /// The sender's side of a stream: knows what the receiver knows.
 ///
@@ -41,6 +41,7 @@ pub struct SendSession {
     offered: Option<Announced>,
     pool: Pool,
     bodies: Vec<Body>,
+    gather: Arc<Gather>,
 }
 
 /// A structure and its header.
@@ -60,6 +61,8 @@ pub struct Outgoing<'a> {
     flag: Option<u8>,
     header: Option<&'a Storage>,
     bodies: &'a [Body],
+    /// The one body, if it was not packed.
+    gather: Option<&'a Arc<Gather>>,
 }
 
 /// Bytes that are one message: a part of a storage.
@@ -74,7 +77,7 @@ impl SendSession {
     /// A session in which nothing has been sent.
     #[must_use]
     pub fn new(format: Format) -> Self {
-        Self { format, sent: None, offered: None, pool: Pool::default(), bodies: Vec::new() }
+        Self { format, sent: None, offered: None, pool: Pool::default(), bodies: Vec::new(), gather: Arc::default() }
     }
 
     /// What has to be sent for `td`.
@@ -82,6 +85,16 @@ impl SendSession {
     /// # Errors
     /// An [`EncodeError`] if the format cannot carry `td` to a Python receiver; the session is as before.
     pub fn encode(&mut self, td: &TensorDict) -> Result<Outgoing<'_>, EncodeError> {
+        self.encode_by(td, false)
+    }
+
+    /// The same for a link that copies the tensors itself: what is not consolidated is not packed.
+    #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the pipe
+    pub(crate) fn encode_in_place(&mut self, td: &TensorDict) -> Result<Outgoing<'_>, EncodeError> {
+        self.encode_by(td, true)
+    }
+
+    fn encode_by(&mut self, td: &TensorDict, in_place: bool) -> Result<Outgoing<'_>, EncodeError> {
         self.bodies.clear();
         let is_it = |announced: &Announced| same_structure(&announced.structure, td.root());
         let known = self.sent.as_ref().is_some_and(is_it);
@@ -92,11 +105,16 @@ impl SendSession {
         }
         let Some(announced) = self.offered.as_ref().or(self.sent.as_ref()) else { unreachable!("one of them was set") };
 
-        match self.format {
-            Format::LeafByLeaf => push_leaves(&mut self.bodies, td, announced),
-            Format::Consolidated | Format::Stateless => {
+        let mut gathered = false;
+        match (self.format, td.packed_storage()) {
+            (Format::LeafByLeaf, _) => push_leaves(&mut self.bodies, td, announced),
+            (_, None) if in_place => {
+                td.gather_into(&mut self.gather);
+                gathered = true;
+            }
+            (_, storage) => {
                 let len = announced.total_bytes;
-                let storage = td.packed_storage().cloned().unwrap_or_else(|| packed(&mut self.pool, td, len));
+                let storage = storage.cloned().unwrap_or_else(|| packed(&mut self.pool, td, len));
                 self.bodies.push(Body { storage, offset: 0, len });
             }
         }
@@ -105,6 +123,7 @@ impl SendSession {
             flag: (self.format == Format::Consolidated).then_some(if omitted { SAME_SCHEMA } else { NEW_SCHEMA }),
             header: (!omitted).then_some(&announced.header),
             bodies: &self.bodies,
+            gather: gathered.then_some(&self.gather),
         })
     }
 
@@ -129,6 +148,7 @@ impl SendSession {
     /// storage.
     pub fn commit(&mut self) {
         self.bodies.clear();
+        self.gather.release();
         if let Some(offered) = self.offered.take() {
             self.sent = Some(offered);
         }
@@ -184,6 +204,12 @@ impl<'a> Outgoing<'a> {
     #[must_use]
     pub fn header(&self) -> Option<&'a Storage> {
         self.header
+    }
+
+    /// The one body, if [`SendSession::encode_in_place`] left it where it is; then there are no others.
+    #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the pipe
+    pub(crate) fn gather(&self) -> Option<&'a Arc<Gather>> {
+        self.gather
     }
 
     /// One message each: exactly one in the consolidated formats, one for each tensor leaf by leaf. They may be empty,

@@ -1,16 +1,20 @@
 //! [`Storage`]: the block of bytes that tensors lie in and that the transport fills.
 //!
 //! It is the lowest layer: the data model sees tensors in it, the transport sees bytes. All unsafe code outside
-//! `ucx/` is here, and one rule carries it: **bytes are written only by who holds the block alone.**
+//! `ucx/` is in this folder, and one rule carries it: **bytes are written only by who holds the block alone.**
 //! A block has handles ([`Storage`], counted by an `Arc`) and at most one [`Pooled`] slot. The slot keeps the
 //! memory for the next message but promises never to look at it while a handle is out, so a holder of the only
 //! handle may write even though the slot exists, and the slot may lend the block again once no handle is left.
+
+mod gather;
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
+
+pub(crate) use gather::{Cursor, Gather, Pieces};
 
 /// Every block starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;

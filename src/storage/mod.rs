@@ -6,6 +6,7 @@
 //! memory for the next message but promises never to look at it while a handle is out, so a holder of the only
 //! handle may write even though the slot exists, and the slot may lend the block again once no handle is left.
 
+#[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the transport
 mod gather;
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
@@ -14,7 +15,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 
-pub(crate) use gather::{Cursor, Gather, Pieces};
+#[cfg(feature = "ucx")]
+pub(crate) use gather::Cursor;
+pub(crate) use gather::{Gather, Pieces};
 
 /// Every block starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;

@@ -1,8 +1,13 @@
 //! TensorDicts as a user sees them: building, reading, editing, cutting, joining, printing.
 
+#[path = "common/variants.rs"]
+mod variants;
+
+use std::collections::BTreeSet;
+
 use tensordict_pipe::{
-    tensordict, DType, DataError, Device, Entry, Item, Jagged, Kind, NonTensor, Shape, Tensor, TensorDict, Value,
-    DIFFERING,
+    tensordict, DType, DataError, Device, Entry, Item, Jagged, Kind, NonTensor, Shape, Storage, Tensor, TensorDict,
+    Value, DIFFERING,
 };
 
 type Result<T = (), E = DataError> = std::result::Result<T, E>;
@@ -50,6 +55,49 @@ fn every_dtype_keeps_its_bytes() -> Result {
 }
 
 #[test]
+fn entries_come_in_order_and_say_what_they_are() -> Result {
+    for td in [sample()?, sample()?.consolidate()] {
+        let kind = |entry: Entry<'_>| match entry {
+            Entry::Tensor(tensor) => tensor.to_string(),
+            Entry::Jagged(jagged) => format!("{} rows", jagged.rows()),
+            Entry::NonTensor(data) => data.value().to_string(),
+            Entry::Dict(dict) => dict.keys().collect::<Vec<_>>().join(" "),
+            Entry::LazyStack(stack) => format!("{} TensorDicts", stack.len()),
+            Entry::NonTensorStack(stack) => format!("{} values", stack.len()),
+            other => panic!("{other:?}"),
+        };
+        let entries: Vec<_> = td.iter().map(|(name, entry)| format!("{name}: {}", kind(entry))).collect();
+        let expected = [
+            "a: f32[3,2]",
+            "n: x deep",
+            "b: bool[3]",
+            "s: 'hello'",
+            "m: y",
+            "jagged: 3 rows",
+            "task: 3 values",
+            "empty: ",
+            "lazy: 3 TensorDicts",
+        ];
+        assert_eq!(entries, expected);
+        assert_eq!((td.len(), td.is_empty(), td.batch_size()), (9, false, &Shape::from([3])));
+    }
+    Ok(())
+}
+
+#[test]
+fn another_shape_of_the_same_bytes() -> Result {
+    let tensor = Tensor::from(vec![1_i16, 2, 3, 4, 5, 6]);
+    let wide = tensor.reshape([2, 3])?;
+    assert_eq!(wide.index(0, 1)?.as_slice::<i16>()?, [4, 5, 6]);
+    assert_eq!(wide.bytes().as_ptr(), tensor.bytes().as_ptr(), "no copy");
+    assert_eq!(wide.reshape([6])?, tensor);
+    assert_ne!(wide, tensor);
+    assert_eq!(Tensor::scalar(true).reshape([1, 1])?.shape()[..], [1, 1]);
+    assert!(tensor.reshape([4]).is_err() && tensor.reshape([]).is_err() && tensor.reshape([usize::MAX, 2]).is_err());
+    Ok(())
+}
+
+#[test]
 fn half_precision_is_typed() -> Result {
     let values = [half::bf16::from_f32(1.5), half::bf16::NAN];
     let tensor = Tensor::from(values);
@@ -57,6 +105,23 @@ fn half_precision_is_typed() -> Result {
     assert_eq!(tensor.as_slice::<half::bf16>()?[0].to_f32(), 1.5);
     assert_eq!(tensor, tensor.reshape([2, 1])?.reshape([2])?, "a NaN equals itself");
     assert!(tensor.as_slice::<half::f16>().is_err());
+    let tensor = Tensor::from([half::f16::from_f32(0.1)]);
+    assert_eq!((tensor.dtype(), tensor.item::<half::f16>()?.to_bits()), (DType::Float16, 0x2e66));
+    Ok(())
+}
+
+#[cfg(feature = "num-complex")]
+#[test]
+fn complex_numbers_are_typed() -> Result {
+    use num_complex::Complex;
+    let mut tensor = Tensor::from([Complex::new(1.0_f32, 2.0), Complex::new(3.0, -4.0)]);
+    assert_eq!(tensor.dtype(), DType::Complex64);
+    assert_eq!(tensor.bytes(), [1.0_f32, 2.0, 3.0, -4.0].map(f32::to_ne_bytes).concat());
+    tensor.as_slice_mut::<Complex<f32>>()?[0] *= Complex::new(0.0, 1.0);
+    assert_eq!(tensor.to_vec::<Complex<f32>>()?, [Complex::new(-2.0, 1.0), Complex::new(3.0, -4.0)]);
+    assert_eq!(Tensor::scalar(Complex::new(1.0_f64, 2.0)).dtype(), DType::Complex128);
+    assert_eq!(Tensor::scalar(Complex::new(half::f16::ONE, half::f16::ZERO)).dtype(), DType::Complex32);
+    assert!(tensor.as_slice::<Complex<f64>>().is_err() && tensor.as_slice::<f32>().is_err());
     Ok(())
 }
 
@@ -132,8 +197,11 @@ fn entries_are_inserted_replaced_removed_and_renamed() -> Result {
     assert_eq!(td.dict(("new", "deep"))?.batch_size()[..], [3]);
     td.insert("a", vec![1_u8, 2, 3])?;
     assert_eq!(td.keys().next(), Some("a"), "replaced in its place");
+    assert_eq!(td.keys().last(), Some("new"), "at the end");
     let Item::Tensor(tensor) = td.remove("a")? else { panic!("a tensor") };
     assert_eq!(tensor.as_slice::<u8>()?, [1, 2, 3]);
+    let keys = ["n", "b", "s", "m", "jagged", "task", "empty", "lazy", "new"];
+    assert_eq!(td.keys().collect::<Vec<_>>(), keys, "the others stay in order");
     td.rename("b", ("m", "b"))?;
     assert_eq!(td.dict("m")?.keys().collect::<Vec<_>>(), ["y", "b"]);
     assert!(matches!(td.rename("s", "task"), Err(DataError::Duplicate { .. })));
@@ -264,8 +332,11 @@ fn index_and_slice_reach_everything() -> Result {
         let parts = td.split(0, &[1, 0, 2])?;
         assert_eq!(parts.iter().map(|part| part.batch_size()[0]).collect::<Vec<_>>(), [1, 0, 2]);
         assert!(td.split(0, &[1, 1]).is_err());
-        assert_eq!(td.chunk(0, 2)?.iter().map(|part| part.batch_size()[0]).collect::<Vec<_>>(), [2, 1]);
+        let chunks = td.chunk(0, 2)?;
+        assert_eq!(chunks, [td.slice(0, ..2)?, td.slice(0, 2..)?]);
+        assert_eq!(td.chunk(0, 7)?.len(), 3, "none is empty");
     }
+    assert_eq!(TensorDict::new([0]).chunk(0, 2)?, [TensorDict::new([0])]);
     Ok(())
 }
 
@@ -310,6 +381,10 @@ fn stack_and_cat_are_undone_by_index_and_split() -> Result {
     assert_eq!(joined.value("same")?.as_str(), Some("s"));
     assert_eq!(joined.value(("other", "2"))?.as_i64(), Some(2));
     assert_eq!(joined.dict("lazy")?.len(), 6);
+    for (part, td) in joined.split(0, &[2, 2, 2])?.into_iter().zip(&tds) {
+        // Equal values have become a stack of them.
+        assert_eq!(part.exclude(["other"])?, td.exclude(["other"])?);
+    }
     assert_eq!(joined.get(("n", "y"))?.shape()[..], [6, 2]);
     let text = |result: Result<TensorDict>| result.unwrap_err().to_string();
     assert_eq!(text(TensorDict::stack(&[], 0)), "stack: there are none");
@@ -317,6 +392,37 @@ fn stack_and_cat_are_undone_by_index_and_split() -> Result {
     assert_eq!(text(TensorDict::cat(&[td(1)?, other.clone()], 0)), "cat: not all have an entry \"x\"");
     assert_eq!(text(TensorDict::cat(&[other, td(1)?], 0)), "cat: not all have an entry \"x\"");
     assert!(TensorDict::stack(&tds, 2).is_err() && TensorDict::cat(&tds, 1).is_err());
+    Ok(())
+}
+
+#[test]
+fn jagged_tensors_are_kept_side_by_side_but_not_joined() -> Result {
+    let td = |start: i64| -> Result<TensorDict> {
+        let jagged = Jagged::new(vec![start, start + 1, start + 2].into(), vec![0_i64, 1, 3].into())?;
+        tensordict!([2]; "n" => { "j" => jagged })
+    };
+    let tds = [td(0)?, td(10)?];
+    let refused = DataError::Jagged { reason: "jagged tensors cannot be joined; use a lazy stack" };
+    for dim in 0..2 {
+        assert_eq!(TensorDict::stack(&tds, dim), Err(refused.clone()));
+    }
+    assert_eq!(TensorDict::cat(&tds, 0), Err(refused.clone()));
+    assert_eq!(TensorDict::cat(&tds[..1], 0), Err(refused), "not even one alone");
+
+    for dim in 0..2 {
+        let stack = TensorDict::lazy_stack(tds.clone(), dim)?;
+        assert_eq!(stack.index(dim, 1)?, tds[1]);
+        let row = stack.index(dim, 1)?.index(0, 1)?;
+        assert_eq!(row.get(("n", "j"))?.as_slice::<i64>()?, [11, 12]);
+        let longer = TensorDict::cat(&[stack.clone(), stack.clone()], dim)?;
+        assert_eq!((longer.len(), longer.index(dim, 3)?), (4, tds[1].clone()), "lazy stacks are joined as they are");
+        let twice = TensorDict::stack(&[stack.clone(), stack.clone()], 0)?;
+        assert_eq!((twice.kind(), twice.index(0, 1)?), (Kind::LazyStack, stack));
+    }
+    let wide = Jagged::from_parts(zeros([4, 3])?, None, vec![0_i64, 1, 3].into(), 2)?;
+    let wide = tensordict!([2, 4]; "j" => wide)?;
+    assert_eq!(wide.index(0, 1)?.get("j")?.shape()[..], [4, 2]);
+    assert_eq!(wide.index(1, 0), Err(DataError::Jagged { reason: "only its rows can be indexed" }));
     Ok(())
 }
 
@@ -441,7 +547,97 @@ fn prints_as_python() -> Result {
     batch_size=torch.Size([2, 2]),
     device=None)"
     );
-    assert_eq!(format!("{:?}", Tensor::from(vec![1.0_f32, 2.5])), "f32[2] [1.0, 2.5]");
+    Ok(())
+}
+
+#[test]
+fn debug_shows_the_first_elements() -> Result {
+    let shown = |tensor: &Tensor| format!("{tensor:?}");
+    assert_eq!(shown(&Tensor::from(vec![1.0_f32, 2.5])), "f32[2] [1.0, 2.5]");
+    assert_eq!(shown(&Tensor::from([half::bf16::ONE])), "bf16[1] [1.0]");
+    assert_eq!(shown(&Tensor::from_bytes(DType::Bool, [2], &[1, 2])?), "bool[2] [true, [2]]", "as it is");
+    assert_eq!(shown(&Tensor::from((0..9).collect::<Vec<i64>>())), "i64[9] [0, 1, 2, 3, 4, 5, 6, 7, ..]");
+    assert_eq!(shown(&Tensor::zeros(DType::Float8E4M3Fn, [1])?), "f8_e4m3fn[1] [..]");
+    assert_eq!(Tensor::zeros(DType::Complex64, [])?.to_string(), "c64[]");
+    let td = sample()?;
+    assert_eq!(format!("{td:?}"), td.to_string());
+    let jagged = format!("{:?}", td.entry("jagged")?);
+    let parts = "values: i32[4] [1, 2, 3, 4], lengths: None, offsets: i64[4] [0, 1, 3, 4], ragged_index: 1";
+    assert_eq!(jagged, format!("Jagged(Jagged {{ {parts} }})"));
+    Ok(())
+}
+
+#[test]
+fn values_are_read_as_what_they_are() {
+    let value = Value::Map(vec![
+        ("flag".into(), true.into()),
+        ("count".into(), 3.into()),
+        ("size".into(), u64::MAX.into()),
+        ("rate".into(), 0.5.into()),
+        ("list".into(), vec!["a", "b"].into()),
+        ("twice".into(), 1.into()),
+        ("twice".into(), 2.into()),
+    ]);
+    let at = |name| value.get(name).expect("there");
+    assert_eq!((at("flag").as_bool(), at("flag").as_i64()), (Some(true), None));
+    assert_eq!((at("count").as_i64(), at("count").as_f64()), (Some(3), None));
+    assert_eq!((at("size"), at("size").as_i64()), (&Value::BigInt("18446744073709551615".into()), None));
+    assert_eq!((at("rate").as_f64(), at("rate").as_bool()), (Some(0.5), None));
+    assert_eq!(at("list").as_list().expect("a list")[1].as_str(), Some("b"));
+    assert_eq!((at("list").as_str(), at("rate").as_list()), (None, None));
+    assert_eq!(at("twice").as_i64(), Some(2), "the last one counts");
+    assert_eq!((value.get("none"), at("list").get("a")), (None, None));
+    assert_eq!(Value::from(f64::NAN), Value::from(f64::NAN));
+    assert_ne!(Value::from(0.0), Value::from(-0.0));
+    assert_ne!(Value::from(1), Value::from(1.0));
+}
+
+#[test]
+fn every_error_has_an_operation() -> Result {
+    let mut td = sample()?;
+    let bools = Tensor::from_bytes(DType::Bool, [1], &[2])?;
+    let odd = Tensor::from_storage(DType::Int16, [1], Storage::zeroed(4), 1)?;
+    let mut locked = sample()?;
+    locked.lock();
+    let boxed = |shape: &[usize]| Box::new(Shape::from(shape));
+    let cases = [
+        ("torch.x".parse::<DType>().err(), DataError::UnknownDType { name: "torch.x".into() }),
+        (
+            Tensor::zeros(DType::UInt8, [usize::MAX, 2]).err(),
+            DataError::TooLarge { dtype: DType::UInt8, shape: boxed(&[usize::MAX, 2]) },
+        ),
+        (Tensor::from_slice(&[1_u8, 2], [3]).err(), DataError::Length { unit: "elements", expected: 3, found: 2 }),
+        (td.get("a")?.as_slice::<f64>().err(), DataError::DType { expected: DType::Float64, found: DType::Float32 }),
+        (odd.as_slice::<i16>().err(), DataError::Misaligned { dtype: DType::Int16 }),
+        (bools.as_slice::<bool>().err(), DataError::InvalidBool),
+        (
+            zeros([2, 3])?.reshape([7]).err(),
+            DataError::Shape { operation: "reshape", expected: boxed(&[2, 3]), found: boxed(&[7]) },
+        ),
+        (
+            td.insert("x", zeros([2])?).err(),
+            DataError::BatchSize { name: "x".into(), shape: boxed(&[2]), batch_size: boxed(&[3]) },
+        ),
+        (td.index(1, 0).err(), DataError::Dim { dim: 1, rank: 1 }),
+        (td.slice(0, 2..5).err(), DataError::Range { start: 2, end: 5, size: 3 }),
+        (td.remove(("n", "zz")).err(), DataError::NotFound { path: "('n', 'zz')".into() }),
+        (td.get_mut("n").err(), DataError::Kind { path: "'n'".into(), expected: "a tensor", found: "a TensorDict" }),
+        (td.select([Vec::<String>::new()]).err(), DataError::EmptyPath),
+        (td.rename("a", ("n", "x")).err(), DataError::Duplicate { name: "('n', 'x')".into() }),
+        (locked.remove("a").err(), DataError::Locked),
+        (
+            Jagged::new(Tensor::from([1_u8]), Tensor::from([0_u8, 1])).err(),
+            DataError::Jagged { reason: "offsets must be int32 or int64 of shape [batch + 1]" },
+        ),
+        (TensorDict::cat(&[], 0).err(), DataError::Stack { operation: "cat", reason: "there are none".into() }),
+    ];
+    let mut reached = BTreeSet::new();
+    for (found, expected) in cases {
+        reached.insert(variants::first_word(&format!("{expected:?}")));
+        assert_eq!(found, Some(expected));
+    }
+    assert_eq!(td, sample()?, "what fails changes nothing");
+    assert_eq!(reached, variants::of(include_str!("../src/data/error.rs"), "DataError"));
     Ok(())
 }
 

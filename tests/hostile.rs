@@ -1,5 +1,8 @@
 //! What a faulty or malicious peer can send: each is the error that says what is wrong, before anything is allocated.
 
+#[path = "common/variants.rs"]
+mod variants;
+
 use std::collections::BTreeSet;
 
 use tensordict_pipe::wire::{BrokenRule, DecodeError, Format, Limits, RecvSession};
@@ -406,20 +409,6 @@ fn a_lone_surrogate_costs_only_its_messages() {
     assert!(session.finish_leaves(&[Storage::zeroed(1)]).is_ok());
 }
 
-/// The names of an enum's variants, from the source: outside the crate no match on it can be exhaustive.
-fn variants(name: &str) -> BTreeSet<String> {
-    let source = include_str!("../src/wire/error.rs");
-    let (_, body) = source.split_once(&format!("pub enum {name} {{\n")).expect("the enum");
-    let (body, _) = body.split_once("\n}\n").expect("its end");
-    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
-    lines.filter(|line| line.starts_with(char::is_uppercase)).map(variant).collect()
-}
-
-/// The first word of the source or of the `Debug` form.
-fn variant(text: &str) -> String {
-    text.chars().take_while(|char| char.is_alphanumeric()).collect()
-}
-
 #[test]
 fn every_error_has_an_input() {
     let small = Limits::default().max_metadata_bytes(500).max_leaves(1);
@@ -457,13 +446,14 @@ fn every_error_has_an_input() {
     ];
     let (mut kinds, mut rules) = (BTreeSet::new(), BTreeSet::new());
     for error in errors {
-        kinds.insert(variant(&format!("{error:?}")));
+        kinds.insert(variants::first_word(&format!("{error:?}")));
         if let DecodeError::Entry { rule, .. } = error {
-            rules.insert(variant(&format!("{rule:?}")));
+            rules.insert(variants::first_word(&format!("{rule:?}")));
         }
     }
-    assert_eq!(kinds, variants("DecodeError"));
-    assert_eq!(rules, variants("BrokenRule"));
+    let source = include_str!("../src/wire/error.rs");
+    assert_eq!(kinds, variants::of(source, "DecodeError"));
+    assert_eq!(rules, variants::of(source, "BrokenRule"));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! What a Python receiver could not read, or would lose, is refused before the first byte; what it can read is not.
 //! Every case was tried against the real receiver.
 
+#[path = "common/variants.rs"]
+mod variants;
+
 use std::collections::BTreeSet;
 
 use tensordict_pipe::wire::{EncodeError, Format, Limits, RecvSession, SendSession};
@@ -157,14 +160,8 @@ fn values() {
     }
 }
 
-/// From the source: outside the crate no match on them can be exhaustive.
 #[test]
 fn every_refusal_is_here() {
-    let source = include_str!("../src/wire/error.rs");
-    let (_, body) = source.split_once("pub enum EncodeError {\n").expect("the enum");
-    let (body, _) = body.split_once("\n}\n").expect("its end");
-    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
-    let variants: BTreeSet<String> = lines.filter(|line| line.starts_with(char::is_uppercase)).map(variant).collect();
     let late = tensordict!([]; "a" => vec![1_u8], "c" => Tensor::zeros(DType::Complex128, [1]).expect("small"));
     let nested = (0..200).fold(dict(), |td, _| one("n", td));
     let refused = [
@@ -178,12 +175,8 @@ fn every_refusal_is_here() {
         (Format::Consolidated, one("n", Value::BigInt("x".into()))),
     ];
     let errors = refused.iter().map(|(format, td)| encode(*format, td).expect_err("refused"));
-    assert_eq!(errors.map(|error| variant(&format!("{error:?}"))).collect::<BTreeSet<_>>(), variants);
-}
-
-/// The first word of the source or of the `Debug` form.
-fn variant(text: &str) -> String {
-    text.chars().take_while(|char| char.is_alphanumeric()).collect()
+    let reached: BTreeSet<_> = errors.map(|error| variants::first_word(&format!("{error:?}"))).collect();
+    assert_eq!(reached, variants::of(include_str!("../src/wire/error.rs"), "EncodeError"));
 }
 
 #[test]

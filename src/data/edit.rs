@@ -28,7 +28,8 @@ impl TensorDict {
     /// # Errors
     /// * [`DataError::BatchSize`]: the shape does not start with the batch size.
     /// * [`DataError::Locked`].
-    /// * [`DataError::Kind`]: something else than a TensorDict stands on the way, or the parent is a stack.
+    /// * [`DataError::Kind`]: something else than a TensorDict stands on the way.
+    /// * [`DataError::Stack`]: the parent is a stack.
     /// * [`DataError::EmptyPath`].
     pub fn insert(&mut self, path: impl Path, item: impl Into<Item>) -> Result<(), DataError> {
         let mut child = item.into().into_child();
@@ -49,7 +50,7 @@ impl TensorDict {
     /// # Errors
     /// * [`DataError::NotFound`].
     /// * [`DataError::Locked`].
-    /// * [`DataError::Kind`]: the parent is a stack.
+    /// * [`DataError::Stack`]: the parent is a stack.
     pub fn remove(&mut self, path: impl Path) -> Result<Item, DataError> {
         path.with_names(|names| {
             self.find(names)?;
@@ -82,8 +83,9 @@ impl TensorDict {
     /// dimensions take it too, names are dropped or filled up with `None`.
     ///
     /// # Errors
-    /// * [`DataError::BatchSize`]: an entry does not start with it.
-    /// * [`DataError::Kind`]: a stack, whose batch size is that of its elements, does not start with it.
+    /// * [`DataError::BatchSize`]: an entry does not start with it; nor does a stack, whose batch size is that of its
+    ///   elements.
+    /// * [`DataError::Locked`].
     pub fn set_batch_size(&mut self, batch_size: impl Into<Shape>) -> Result<(), DataError> {
         let batch_size = batch_size.into();
         self.edit_root(|root| root.set_batch_size(&batch_size, ""))

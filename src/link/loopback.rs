@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     CutSend(usize),
     /// The nth message sent from now on is not taken before the deadline.
     StallSend(usize),
+    /// The next message cannot be sent, and the connection stays.
+    FailSend,
     /// The next receive whose deadline passes is found to be under way.
     Underway,
 }
@@ -104,6 +106,10 @@ impl Loopback {
             Fault::StallSend(0) => {
                 faults.remove(index);
                 return Some(LinkError::Expired);
+            }
+            Fault::FailSend => {
+                faults.remove(index);
+                return Some(LinkError::Failed { operation: "send", cause: "loopback".into() });
             }
             Fault::CutSend(n) | Fault::StallSend(n) => {
                 *n -= 1;

@@ -26,6 +26,10 @@ Roles
     crowd   opens `--clients N` pipes at the same time, as the clients with the numbers from `--first K`. Each sends its
             message 0, waits for an answer, sends messages 1 to `--steady N`, waits for an answer, and closes: Python
             closes by force, and over TCP that would cost what has not left its buffers.
+    foreign (only the Python side) sends what exists in Python alone (FOREIGN, below). What does not raise is dumped as by
+            `send`; what raises must do so before anything is sent; then comes a last TensorDict.
+    torn    (only the Python side) sends the one of FOREIGN that `--only` names, which must raise in the middle of a
+            message, then another TensorDict all the same, and waits for the other side to break off.
     cases   prints a line for each TensorDict of the catalogue, number and name; connects to nothing.
 
 Options
@@ -99,6 +103,7 @@ import zlib
 import torch
 import ucxx
 from tensordict import LazyStackedTensorDict, NonTensorData, NonTensorStack, TensorDict, UnbatchedTensor, lazy_stack
+from tensordict import TensorDictParams, tensorclass
 from tensordict._ucxx import TensorDictPipe, TensorDictServer, recv_tensordict, send_tensordict
 
 # Of the jagged layout, which is a prototype by its own account.
@@ -289,6 +294,40 @@ def leaves_only():
     yield "unbatched", TensorDict({"a": arange(3), "u": UnbatchedTensor(arange(7))}, [3])
 
 
+@tensorclass
+class Class:
+    x: torch.Tensor
+
+
+def foreign():
+    """What exists in Python alone: name, TensorDict, and what becomes of it in a pipe and leaf by leaf: SENT, or how many
+    messages leave before it raises. (A stateless function sends no flag, and is otherwise as the pipe.)"""
+    identity = torch.eye(4)
+    sub = TensorDict({"a": arange(4)}, [4])._get_sub_tensordict(slice(1, 3))
+    params = TensorDictParams(TensorDict({"x": arange(3)}))
+    yield "conjugated", TensorDict({"x": torch.tensor([1 + 2j, 3j, 4j]).conj()}), 0, 2
+    yield "sparse", TensorDict({"x": identity.to_sparse()}), 0, 2
+    for layout in "csr", "csc":
+        yield layout, TensorDict({"x": getattr(identity, f"to_sparse_{layout}")()}), 0, 2
+    yield "bsr", TensorDict({"x": identity.to_sparse_bsr(2)}), 0, 2
+    yield "meta", TensorDict({"x": torch.empty(3, device="meta")}), 3, 2
+    yield "strided nested", TensorDict({"x": torch.nested.nested_tensor([arange(2), arange(3)])}), 0, 0
+    yield "tensorclass", TensorDict({"c": Class(x=arange(3), batch_size=[3])}, [3]), 0, SENT
+    yield "tensorclass at root", Class(x=arange(3), batch_size=[3]), SENT, SENT
+    yield "params", TensorDict({"c": params}), 0, SENT
+    yield "params at root", params, 0, SENT
+    yield "sub", TensorDict({"c": sub}, [2]), 0, SENT
+    yield "sub at root", sub, 0, SENT
+    yield "tuple", TensorDict({"v": NonTensorData((1, (2,)))}), SENT, 0
+    yield "numbers as keys", TensorDict({"v": NonTensorData({1: "a", 2.5: "b", False: "c"})}), SENT, 0
+    yield "tuples as keys", TensorDict({"v": NonTensorData({(1,): "a"})}), 0, 0
+    for name, value in ("bytes", b"x"), ("object", object()), ("set", {1}):
+        yield name, TensorDict({"v": NonTensorData(value)}), 0, 0
+
+
+SENT = None
+
+
 def catalogue(options):
     for source in common, leaves_only if options.leaves else consolidated_only:
         yield from ((name, td) for name, td in source() if options.only is None or name in options.only)
@@ -317,13 +356,14 @@ class Ended(Exception):
 
 
 class Endpoint:
-    """ucxx's endpoint, with the number of messages received since it was last asked for."""
+    """ucxx's endpoint, with the number of messages sent, and of those received since it was last asked for."""
 
     def __init__(self, endpoint):
-        self.inner, self.received = endpoint, 0
+        self.inner, self.received, self.sent = endpoint, 0, 0
 
     async def send(self, data):
         await self.inner.send(data)
+        self.sent += 1
 
     async def recv(self, data):
         await self.inner.recv(data)
@@ -481,8 +521,8 @@ async def drive(channel, options):
     say(f"{len(list(catalogue(options)))} TensorDicts and {options.steady} steps came back equal")
 
 
-async def send(channel, options):
-    number = -1
+async def send(channel, options, first=0):
+    number = first - 1
     for source in catalogue(options), steady(options.steady):
         for _, td in source:
             number += 1
@@ -493,6 +533,44 @@ async def send(channel, options):
     await channel.close()
     print("end")
     say(f"sent {number + 1}")
+
+
+async def outcome(channel, td):
+    """SENT, or how many messages left before it raised."""
+    before = channel.endpoint.sent
+    try:
+        await channel.pipe.asend(td)
+    except (TypeError, ValueError, RuntimeError) as error:
+        say(f"{type(error).__name__}: {error}")
+        return channel.endpoint.sent - before
+    return SENT
+
+
+async def send_foreign(channel, options):
+    number = 0
+    for name, td, *expected in foreign():
+        expected = expected[options.leaves]
+        pipe = channel
+        if expected:  # The pipe would be of no use any more.
+            pipe = Channel(type(channel.pipe)(Memory(), consolidated=channel.consolidated), channel.consolidated)
+            expected -= options.stateless and not options.leaves
+        found = await outcome(pipe, td)
+        if found != expected:
+            raise SystemExit(f"{name}: {found}, not {expected}")
+        if found is SENT:
+            show(number, await received(td, channel.consolidated))
+            number += 1
+    options.only = []
+    await send(channel, options, number)
+
+
+async def torn(channel, options):
+    td = next(td for name, td, *_ in foreign() if name in options.only)
+    if not await outcome(channel, td):
+        raise SystemExit("not in the middle of a message")
+    await channel.send(note(0, 0))
+    await channel.end()
+    await channel.close()
 
 
 async def recv(channel, options):
@@ -597,7 +675,7 @@ def watchdog(seconds):
 
 def main():
     parser = argparse.ArgumentParser(usage="peer.py ROLE (--connect HOST:PORT | --listen PORT) [OPTIONS]")
-    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "second", "crowd", "cases"])
+    parser.add_argument("role", choices=["echo", "drive", "send", "recv", "serve", "second", "foreign", "torn", "crowd", "cases"])
     parser.add_argument("--connect")
     parser.add_argument("--listen", type=int)
     parser.add_argument("--leaves", action="store_true")
@@ -629,6 +707,7 @@ def main():
             return await crowd(options)
         channel = await open_channel(options)
         roles = {"echo": echo, "drive": drive, "send": send, "recv": recv, "second": second}
+        roles |= {"foreign": send_foreign, "torn": torn}
         await roles[options.role](channel, options)
 
     asyncio.run(play())

@@ -49,6 +49,19 @@ fn a_cut_after_any_message_is_an_error_at_both_ends() {
 }
 
 #[test]
+fn a_send_that_fails_is_final() {
+    for setting in SETTINGS {
+        let (mut one, mut other) = ends(setting);
+        one.send(&a(1.0)).expect("open");
+        one.link().inject(Fault::FailSend);
+        let error = one.send(&a(2.0)).expect_err("a fault");
+        assert!(matches!(error, Error::Transport { operation: "send", .. }) && error.is_final(), "{error}");
+        one.assert_finished("send with the peer failed: loopback");
+        assert!(other.recv().expect("it had arrived") == a(1.0));
+    }
+}
+
+#[test]
 fn a_cut_ends_a_receive_that_waits() {
     for setting in SETTINGS {
         let (mut one, other) = ends(setting);

@@ -79,23 +79,40 @@ impl Connecting {
 
     /// Exchanges the tags: the listener's side speaks first.
     pub(crate) fn establish(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
-        let (ours, theirs, transports) = self.greet(deadline)?;
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)
+            .map_err(|error| UcxError::Os { operation: "reading random bytes", message: error.to_string() })?;
+        self.establish_as(Hello::ours(u32::from_ne_bytes(random)), deadline)
+    }
+
+    fn establish_as(self, ours: Hello, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        let link = self.link_as(ours, deadline)?;
+        link.wire_up(deadline)?;
+        Ok(link)
+    }
+
+    fn link_as(self, ours: Hello, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        let (theirs, transports) = self.greet(ours, deadline)?;
         let local = !transports.is_empty()
             && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
         let engine = Arc::new(self.engine);
         let name = self.peer.map_or_else(|| "tdpipe".to_owned(), |peer| format!("tdpipe-{peer}"));
-        let link = UcxLink {
+        Ok(UcxLink {
             peer: self.peer,
             send_tag: theirs.tag,
             recv_tag: ours.tag,
-            kinds: theirs.is_ours(),
+            kinds: ours.is_ours() && theirs.is_ours(),
             transports,
             flusher: (!local).then(|| Flusher::new(Arc::clone(&engine), name)),
             refuser: None,
             engine,
-        };
-        link.wire_up(deadline)?;
-        Ok(link)
+        })
+    }
+
+    /// As Python does it, whose tags say nothing.
+    #[cfg(test)]
+    pub(crate) fn establish_as_python(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        self.establish_as(Hello { tag: 0x1234_5678_9abc_def0 }, deadline)
     }
 
     /// A client that hears the listener's greeting and says nothing.
@@ -105,11 +122,7 @@ impl Connecting {
         self.hear(&mut guard, deadline).map(drop)
     }
 
-    fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
-        let mut random = [0; 4];
-        getrandom::fill(&mut random)
-            .map_err(|error| UcxError::Os { operation: "reading random bytes", message: error.to_string() })?;
-        let ours = Hello::ours(u32::from_ne_bytes(random));
+    fn greet(&self, ours: Hello, deadline: Deadline) -> Result<(Hello, Vec<String>), EstablishError> {
         let mut guard = self.engine.lock()?;
         let exchanged = match self.side {
             Side::Server => self.say(&mut guard, ours, deadline).and_then(|()| self.hear(&mut guard, deadline)),
@@ -119,7 +132,7 @@ impl Connecting {
             }),
         };
         match (exchanged, guard.child.failure()) {
-            (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
+            (Ok(theirs), _) => Ok((theirs, guard.child.transports())),
             (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
             (Err(_), Some(status @ Status::NOT_CONNECTED)) if self.side == Side::Client => {
                 Err(EstablishError::NoListener(status.to_string()))
@@ -299,7 +312,11 @@ impl UcxLink {
     /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
     /// two of ours see to that by waiting for each other here, and Python progresses always.
     fn wire_up(&self, deadline: Deadline) -> Result<(), LinkError> {
-        self.flush(&mut self.engine.lock()?, deadline)?;
+        match self.flush(&mut self.engine.lock()?, deadline) {
+            // Python may have sent what it had and be gone. That has arrived, and `recv` gives it before it says so.
+            Err(LinkError::Gone { .. }) if !self.kinds => return Ok(()),
+            flushed => flushed?,
+        }
         if self.kinds {
             self.send(&[Message { lane: Lane::Control, kind: READY, payload: Payload::Small(&[]) }], deadline)?;
             match self.recv(Lane::Control, Target::Small, deadline) {
@@ -706,6 +723,37 @@ mod tests {
             let gone = b.recv(Lane::Data, Target::Small, soon());
             assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
             closer.join().expect("closer").expect("close");
+        }
+    }
+
+    /// Python closes by force, maybe while UCX still sets up this end of the connection.
+    #[test]
+    fn what_python_sent_before_it_left_at_once_is_received() {
+        for settings in transports() {
+            let listener = UcxListener::bind("127.0.0.1:0".parse().expect("literal"), &settings, SPIN).expect("bind");
+            let address = listener.local_addr();
+            let (greeted, go) = crossbeam_channel::bounded(1);
+            let client = std::thread::spawn(move || {
+                let connecting = Connecting::to(address, &settings, SPIN).expect("connect");
+                let link = connecting.establish_as_python(soon()).expect("establish");
+                go.recv().expect("greeted");
+                let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
+                link.send(&[message], soon()).expect("send");
+                link.flush(&mut link.engine.lock().expect("no fork"), soon()).expect("flush");
+                link.abort();
+            });
+            let connecting = listener.accept(soon()).expect("accept");
+            let link = connecting.link_as(Hello::ours(7), soon()).expect("greeted");
+            greeted.send(()).expect("the client waits");
+            while !client.is_finished() {
+                link.engine.look(&mut link.engine.lock().expect("no fork"));
+            }
+            client.join().expect("client");
+            link.wire_up(soon()).expect("nothing more to be set up");
+            let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
+            assert_eq!(&got.small[..got.len], b"all");
+            let gone = link.recv(Lane::Data, Target::Small, soon());
+            assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
         }
     }
 

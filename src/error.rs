@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::wire::{DecodeError, EncodeError};
 
-/// The result of a pipe's call.
+/// The result of a call of a [`Pipe`](crate::Pipe).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a call was doing when its deadline passed.
@@ -66,6 +66,7 @@ impl fmt::Display for Phase {
 ///     match pipe.recv() {
 ///         Ok(td) => println!("{td}"),
 ///         Err(error) if error.is_closed() => break,
+///         Err(error) if error.is_timeout() => println!("nothing yet"),
 ///         Err(error) if error.is_final() => return Err(error),
 ///         Err(error) => println!("{error}; the pipe goes on"),
 ///     }

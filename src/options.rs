@@ -11,11 +11,20 @@ use crate::wire::{Format, Limits};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tensordict_pipe::Pipe;
+/// use tensordict_pipe::{Device, Limits, Pipe};
 ///
+/// let minute = Duration::from_secs(60);
 /// let options = Pipe::options()
-///     .connect_timeout(Duration::from_secs(30)) // each with its default below
-///     .recv_timeout(Duration::from_secs(60))
+///     .connect_timeout(minute) // each with its default below
+///     .accept_timeout(minute)
+///     .handshake_timeout(minute)
+///     .send_timeout(minute)
+///     .recv_timeout(minute)
+///     .close_timeout(minute)
+///     .consolidated(true)
+///     .spin(Duration::ZERO)
+///     .limits(Limits::default().max_storage_bytes(1 << 30))
+///     .device(Device::Cpu)
 ///     .ucx("NET_DEVICES", "eth1");
 /// let pipe = options.connect("node-b", 13337)?;
 /// let server = options.bind("10.0.0.1").server(13338)?;

@@ -124,6 +124,17 @@ impl Server {
 
     /// As [`accept`](Self::accept), but gives up after `timeout`.
     ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tensordict_pipe::Server;
+    ///
+    /// let server = Server::bind("127.0.0.1", 0)?;
+    /// assert!(server.try_accept()?.is_none());
+    /// assert!(server.accept_timeout(Duration::from_millis(1)).unwrap_err().is_timeout());
+    /// assert!(server.accept_deadline(Instant::now()).unwrap_err().is_timeout());
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`accept`](Self::accept).
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Pipe> {

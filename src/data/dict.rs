@@ -200,6 +200,18 @@ impl TensorDict {
 
     /// Everything that is not a TensorDict or a lazy stack, nested entries included, with its path, in the order of
     /// the packed layout. Python's `items(include_nested=True, leaves_only=True)`.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, Entry};
+    ///
+    /// let td = tensordict!([]; "a" => vec![1_u8, 2], "more" => { "b" => vec![3_u8] })?;
+    /// let names: Vec<_> = td.iter().map(|(name, _)| name).collect();
+    /// let paths: Vec<_> = td.leaves().into_iter().map(|(path, _)| path.join("/")).collect();
+    /// assert_eq!((names, paths), (vec!["a", "more"], vec!["a".to_owned(), "more/b".to_owned()]));
+    /// assert!(matches!(td.entry("a")?, Entry::Tensor(_)));
+    /// assert_eq!(td.dict("more")?.get("b")?.as_slice::<u8>()?, [3]);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     #[must_use]
     pub fn leaves(&self) -> Vec<(Vec<String>, Entry<'_>)> {
         let mut leaves = Vec::new();
@@ -211,6 +223,17 @@ impl TensorDict {
     /// [`leaves`](Self::leaves), each padded to a multiple of 8 bytes. Without a copy if it is so already.
     ///
     /// Unlike Python's it is not locked.
+    ///
+    /// ```
+    /// use tensordict_pipe::tensordict;
+    ///
+    /// let td = tensordict!([]; "a" => vec![1_u8, 2], "b" => vec![3_u8])?;
+    /// let mut packed = td.consolidate();
+    /// assert!(packed.is_consolidated() && packed == td);
+    /// packed.consolidated_bytes_mut().expect("packed")[0] = 9;
+    /// assert_eq!(packed.consolidated_bytes().expect("packed")[..9], [9, 2, 0, 0, 0, 0, 0, 0, 3]);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     #[must_use]
     pub fn consolidate(&self) -> Self {
         if self.is_consolidated() {

@@ -47,6 +47,16 @@ impl TensorDict {
 
     /// Takes the entry under the path out; the order of the others stays.
     ///
+    /// ```
+    /// use tensordict_pipe::tensordict;
+    ///
+    /// let mut td = tensordict!([]; "a" => vec![1_u8], "b" => "text")?;
+    /// td.rename("a", ("nested", "c"))?;
+    /// td.remove("b")?;
+    /// assert!(td.len() == 1 && !td.is_empty() && td.contains(("nested", "c")));
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// * [`DataError::NotFound`].
     /// * [`DataError::Locked`].
@@ -92,6 +102,21 @@ impl TensorDict {
     }
 
     /// Names the batch dimensions, here and in nested TensorDicts.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, Device};
+    ///
+    /// let mut td = tensordict!([2]; "x" => vec![1.0_f32, 2.0])?;
+    /// td.set_dim_names([Some("time")])?;
+    /// td.set_device(Device::Cpu);
+    /// assert_eq!((td.dim_names(), td.device()), (&[Some("time".to_owned())][..], Some(&Device::Cpu)));
+    /// td.set_batch_size([])?;
+    /// td.lock();
+    /// assert!(td.is_locked() && td.remove("x").is_err());
+    /// td.unlock();
+    /// td.remove("x")?;
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     ///
     /// # Errors
     /// [`DataError::Length`] unless there is one for each dimension.

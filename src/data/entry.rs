@@ -62,6 +62,16 @@ impl<'a> Entry<'a> {
     }
 
     /// The entry on its own. Shares the bytes.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, TensorDict};
+    ///
+    /// let td = tensordict!([]; "x" => vec![1_u8], "note" => "hello")?;
+    /// let mut copy = TensorDict::new([]);
+    /// td.iter().try_for_each(|(name, entry)| copy.insert(name, entry.to_item()))?;
+    /// assert_eq!(copy, td);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     #[must_use]
     pub fn to_item(&self) -> Item {
         match self {

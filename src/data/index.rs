@@ -38,6 +38,16 @@ impl TensorDict {
 
     /// The part in `range` of the batch dimension `dim`. Shares and copies as [`index`](Self::index) does.
     ///
+    /// ```
+    /// use tensordict_pipe::tensordict;
+    ///
+    /// let td = tensordict!([4]; "x" => vec![1_u8, 2, 3, 4])?;
+    /// assert_eq!(td.slice(0, 1..3)?.get("x")?.as_slice::<u8>()?, [2, 3]);
+    /// assert_eq!(td.split(0, &[1, 3])?[1].batch_size()[..], [3]);
+    /// assert_eq!(td.chunk(0, 2)?.len(), 2);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`index`](Self::index).
     pub fn slice(&self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self, DataError> {

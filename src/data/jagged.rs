@@ -46,6 +46,17 @@ impl Jagged {
     /// As [`new`](Self::new), with lengths (of shape `[rows]`) and the index of the ragged dimension, which counts the
     /// row dimension: 1 is the first dimension of `values`.
     ///
+    /// ```
+    /// use tensordict_pipe::Jagged;
+    ///
+    /// // Rows of one and two elements, with a hole between them.
+    /// let (lengths, offsets) = (vec![1_i64, 2], vec![0_i64, 2, 4]);
+    /// let jagged = Jagged::from_parts(vec![1_u8, 0, 2, 3].into(), Some(lengths.into()), offsets.into(), 1)?;
+    /// assert_eq!(jagged.row(1)?.as_slice::<u8>()?, [2, 3]);
+    /// assert_eq!(jagged.view().rows(), 2);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DataError::Jagged`] if the parts do not fit.
     pub fn from_parts(
@@ -162,6 +173,18 @@ impl<'a> JaggedView<'a> {
 
     /// Some of the rows. Shares the bytes of the values if the ragged index is 1, else copies them; the offsets begin
     /// at zero again.
+    ///
+    /// ```
+    /// use tensordict_pipe::Jagged;
+    ///
+    /// let jagged = Jagged::new(vec![1_u8, 2, 3].into(), vec![0_i64, 1, 3].into())?;
+    /// let view = jagged.view();
+    /// assert_eq!((view.ragged_index(), view.lengths()), (1, None));
+    /// assert_eq!(view.offsets().as_slice::<i64>()?, [0, 1, 3]);
+    /// assert_eq!(view.slice(1..)?.row(0)?.as_slice::<u8>()?, [2, 3]);
+    /// assert_eq!(view.to_jagged(), jagged);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`row`](Self::row).

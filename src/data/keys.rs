@@ -12,6 +12,18 @@ impl TensorDict {
     /// Only the entries under these paths, in the order of the paths, as Python's `select`. Shares the bytes; the result
     /// is not locked.
     ///
+    /// ```
+    /// use tensordict_pipe::tensordict;
+    ///
+    /// let td = tensordict!([]; "obs" => vec![1_u8], "info" => { "reward" => vec![2_u8], "done" => [true] })?;
+    /// assert_eq!(td.select([("info", "done")])?.leaves().len(), 1);
+    /// assert_eq!(td.exclude([("info", "done")])?.leaves().len(), 2);
+    /// let flat = td.flatten_keys(".")?;
+    /// assert_eq!(flat.keys().collect::<Vec<_>>(), ["obs", "info.reward", "info.done"]);
+    /// assert_eq!(flat.unflatten_keys(".")?, td);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DataError::NotFound`] or [`DataError::Kind`] if a path leads nowhere.
     pub fn select<P: Path>(&self, paths: impl IntoIterator<Item = P>) -> Result<Self, DataError> {

@@ -16,6 +16,12 @@
 /// ```
 pub trait Path {
     /// Calls `use_names` with the names. Allocates nothing for a single name, a tuple or an array.
+    ///
+    /// ```
+    /// use tensordict_pipe::Path;
+    ///
+    /// assert_eq!(("info", "reward").with_names(|names| names.join("/")), "info/reward");
+    /// ```
     fn with_names<R>(&self, use_names: impl FnOnce(&[&str]) -> R) -> R;
 }
 

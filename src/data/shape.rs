@@ -8,7 +8,7 @@ use super::dtype::DType;
 use super::error::DataError;
 
 /// The size that [`TensorDict::batch_size`](super::TensorDict::batch_size) of a lazy stack gives for a dimension in
-/// which its elements differ. Printed as `-1`, as in Python.
+/// which its elements differ, and the shape of a [`JaggedView`](super::JaggedView). Printed as `-1`, as in Python.
 pub const DIFFERING: usize = usize::MAX;
 
 /// Ranks up to this one need no heap.

@@ -109,6 +109,16 @@ impl TensorDict {
     }
 
     /// The elements of a stack, in order; none for a plain TensorDict.
+    ///
+    /// ```
+    /// use tensordict_pipe::{Kind, TensorDict};
+    ///
+    /// let mut stack = TensorDict::lazy_stack([TensorDict::new([]), TensorDict::new([])], 0)?;
+    /// stack.set_stack_dim_name(Some("time"))?;
+    /// assert_eq!((stack.kind(), stack.stack_dim(), stack.stack_dim_name()), (Kind::LazyStack, Some(0), Some("time")));
+    /// assert_eq!(stack.elements().count(), 2);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     pub fn elements(&self) -> impl Iterator<Item = Entry<'_>> {
         let storage = self.shared_storage();
         self.root.stack().into_iter().flat_map(|stack| &stack.elements).map(move |child| Entry::new(child, storage))
@@ -129,6 +139,14 @@ impl Entry<'_> {
     /// The value of a non-tensor, or the values of a stack of non-tensors as lists nested as its batch size, as Python's
     /// `tolist()`. `None` for other entries, for a stack whose elements differ in batch size, and for more than a
     /// million values.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, TensorDict, Value};
+    ///
+    /// let td = tensordict!([2]; "task" => TensorDict::non_tensor_stack(["walk", "run"], 0)?)?;
+    /// assert_eq!(td.entry("task")?.to_value(), Some(Value::from(vec!["walk", "run"])));
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     #[must_use]
     pub fn to_value(&self) -> Option<Value> {
         match self {

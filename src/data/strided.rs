@@ -63,6 +63,15 @@ impl Tensor {
     /// The part in `range` of dimension `dim`. Shares the bytes where they are contiguous (dimension 0, or only sizes
     /// of 1 before `dim`), else copies them.
     ///
+    /// ```
+    /// use tensordict_pipe::Tensor;
+    ///
+    /// let halves = [Tensor::from([1_u8, 2]), Tensor::from([3_u8, 4])];
+    /// assert_eq!(Tensor::stack(&halves, 0)?.shape()[..], [2, 2]);
+    /// assert_eq!(Tensor::cat(&halves, 0)?.slice(0, 1..3)?.as_slice::<u8>()?, [2, 3]);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DataError::Dim`] or [`DataError::Range`] if there is no such part.
     pub fn slice(&self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self, DataError> {

@@ -96,6 +96,15 @@ impl Tensor {
 
     /// A tensor of zeros.
     ///
+    /// ```
+    /// use tensordict_pipe::{DType, Storage, Tensor};
+    ///
+    /// let zeros = Tensor::zeros(DType::UInt8, [4])?;
+    /// assert_eq!(zeros, Tensor::from_bytes(DType::UInt8, [4], &[0; 4])?);
+    /// assert_eq!(zeros, Tensor::from_storage(DType::UInt8, [4], Storage::zeroed(16), 2)?);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DataError::TooLarge`].
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Result<Self, DataError> {
@@ -120,6 +129,18 @@ impl Tensor {
     }
 
     /// The tensor for reading.
+    ///
+    /// ```
+    /// use tensordict_pipe::Tensor;
+    ///
+    /// let mut tensor = Tensor::from([1_u8, 2, 3, 4]).reshape([2, 2])?;
+    /// tensor.as_slice_mut::<u8>()?[0] = 9;
+    /// tensor.view_mut().into_bytes()[1] = 8;
+    /// assert_eq!(tensor.to_vec::<u8>()?, [9, 8, 3, 4]);
+    /// assert_eq!((tensor.view().bytes(), &tensor.shape()[..]), (tensor.bytes(), &[2, 2][..]));
+    /// assert!(!tensor.is_unbatched() && tensor.unbatched().is_unbatched());
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     #[must_use]
     pub fn view(&self) -> TensorView<'_> {
         TensorView { leaf: &self.0, storage: self.0.storage(None) }

@@ -37,6 +37,16 @@ pub enum Value {
 
 impl Value {
     /// Python's name for the type: `NoneType`, `bool`, `int`, `float`, `str`, `list` or `dict`.
+    ///
+    /// ```
+    /// use tensordict_pipe::Value;
+    ///
+    /// let value = Value::Map(vec![("on".into(), true.into()), ("n".into(), 3.into()), ("x".into(), 0.5.into())]);
+    /// assert_eq!((value.type_name(), value.as_str()), ("dict", None));
+    /// assert_eq!(value.get("on").and_then(Value::as_bool), Some(true));
+    /// assert_eq!(value.get("n").and_then(Value::as_i64), Some(3));
+    /// assert_eq!(value.get("x").and_then(Value::as_f64), Some(0.5));
+    /// ```
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -216,6 +226,14 @@ impl NonTensor {
     }
 
     /// The value, taken out.
+    ///
+    /// ```
+    /// use tensordict_pipe::{NonTensor, Value};
+    ///
+    /// let data = NonTensor::new(3);
+    /// assert_eq!((data.batch_size().len(), data.device()), (0, None));
+    /// assert_eq!(data.into_value(), Value::Int(3));
+    /// ```
     #[must_use]
     pub fn into_value(self) -> Value {
         self.value

@@ -72,6 +72,17 @@ impl<'a> TensorView<'a> {
 
     /// The elements, copied; works whatever the alignment.
     ///
+    /// ```
+    /// use tensordict_pipe::{DType, Tensor};
+    ///
+    /// let tensor = Tensor::from([7_u8]);
+    /// let view = tensor.view();
+    /// assert_eq!((view.dtype(), view.element_count(), view.bytes()), (DType::UInt8, 1, &[7][..]));
+    /// assert_eq!((view.item::<u8>()?, view.to_vec::<u8>()?), (7, vec![7]));
+    /// assert!(!view.is_unbatched() && view.to_tensor() == tensor);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`as_slice`](Self::as_slice), without `Misaligned`.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, DataError> {
@@ -152,8 +163,7 @@ impl<'a> TensorViewMut<'a> {
     ///
     /// # Errors
     /// As [`TensorView::as_slice`].
-    // By value, so that `td.get_mut(..)?.as_slice_mut()?` can be kept.
-    #[allow(clippy::wrong_self_convention)]
+    #[allow(clippy::wrong_self_convention)] // by value, so that `td.get_mut(..)?.as_slice_mut()?` can be kept
     pub fn as_slice_mut<T: Element>(self) -> Result<&'a mut [T], DataError> {
         check_dtype::<T>(self.dtype)?;
         bytemuck::checked::try_cast_slice_mut(self.bytes).map_err(|error| cast_error::<T>(error))
@@ -172,6 +182,18 @@ impl<'a> TensorViewMut<'a> {
     }
 
     /// Overwrites all elements with those of another tensor of the same dtype and shape, as Python's `copy_`.
+    ///
+    /// ```
+    /// use tensordict_pipe::{DType, Tensor};
+    ///
+    /// let mut tensor = Tensor::from([1_u8, 2]);
+    /// let target = tensor.view_mut();
+    /// assert_eq!((target.dtype(), &target.shape()[..]), (DType::UInt8, &[2][..]));
+    /// target.copy_from(Tensor::from([3_u8, 4]).view())?;
+    /// tensor.view_mut().into_bytes()[1] = 5;
+    /// assert_eq!(tensor.as_slice::<u8>()?, [3, 5]);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
     ///
     /// # Errors
     /// [`DataError::DType`] or [`DataError::Shape`] if they differ.

@@ -1,16 +1,4 @@
 //! `candle`: tensors to and from candle's. Both ways copy, since candle owns the memory of its tensors.
-//!
-//! ```
-//! use candle_core::Device;
-//! use tensordict_pipe::{tensordict, Tensor};
-//!
-//! let td = tensordict!([2]; "obs" => Tensor::from_slice(&[1.0_f32, 2.0, 3.0, 4.0], [2, 2])?)?;
-//! let obs = td.get("obs")?.to_candle(&Device::Cpu)?;
-//! let action = obs.matmul(&obs)?.t()?;
-//! let tensor = Tensor::try_from(&action)?;
-//! assert_eq!(tensor.as_slice::<f32>()?, [7.0, 15.0, 10.0, 22.0]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use candle_core::{CpuStorage, Device, Storage};
 
@@ -62,6 +50,18 @@ impl TensorView<'_> {
     /// A candle tensor with a copy of the elements. Feature `candle`.
     ///
     /// Bool tensors become `U8`, as candle's own comparisons give them.
+    ///
+    /// ```
+    /// use candle_core::Device;
+    /// use tensordict_pipe::{tensordict, Tensor};
+    ///
+    /// let td = tensordict!([2]; "obs" => Tensor::from_slice(&[1.0_f32, 2.0, 3.0, 4.0], [2, 2])?)?;
+    /// let obs = td.get("obs")?.to_candle(&Device::Cpu)?;
+    /// let action = obs.matmul(&obs)?.t()?;
+    /// let tensor = Tensor::try_from(&action)?;
+    /// assert_eq!(tensor.as_slice::<f32>()?, [7.0, 15.0, 10.0, 22.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// * [`CandleError::DType`]: candle has no such dtype.

@@ -5,29 +5,36 @@ use std::borrow::Cow;
 use crate::data::{DType, DataError, Shape, Tensor};
 use crate::storage::Storage;
 
-/// A tensor of another library in host memory, which [`Tensor::from_foreign`] copies. See the
-/// [module](crate::interop) for an example.
+/// A tensor of another library in host memory, which [`Tensor::from_foreign`] copies. The
+/// [module](crate::interop) has a larger example.
 ///
 /// ```
 /// use std::borrow::Cow;
 /// use tensordict_pipe::interop::ForeignTensor;
 /// use tensordict_pipe::{DType, Shape, Tensor};
 ///
-/// struct Counter(Vec<u8>);
+/// /// Backwards.
+/// struct Reversed(Vec<u8>);
 ///
-/// impl ForeignTensor for Counter {
+/// impl ForeignTensor for Reversed {
 ///     fn dtype(&self) -> DType {
 ///         DType::UInt8
 ///     }
 ///     fn shape(&self) -> Shape {
 ///         [self.0.len()].into()
 ///     }
+///     fn strides(&self) -> Option<Vec<isize>> {
+///         Some(vec![-1])
+///     }
+///     fn offset(&self) -> usize {
+///         self.0.len() - 1
+///     }
 ///     fn bytes(&self) -> Cow<'_, [u8]> {
 ///         self.0.as_slice().into()
 ///     }
 /// }
 ///
-/// assert_eq!(Tensor::from_foreign(&Counter(vec![1, 2]))?.as_slice::<u8>()?, [1, 2]);
+/// assert_eq!(Tensor::from_foreign(&Reversed(vec![1, 2]))?.as_slice::<u8>()?, [2, 1]);
 /// # Ok::<(), tensordict_pipe::DataError>(())
 /// ```
 pub trait ForeignTensor {
@@ -54,7 +61,7 @@ pub trait ForeignTensor {
 }
 
 impl Tensor {
-    /// A tensor with a copy of another library's, packed in row-major order.
+    /// A tensor with a copy of another library's, a [`ForeignTensor`], packed in row-major order.
     ///
     /// # Errors
     /// [`DataError::Length`] if there is not one stride a dimension or an element lies outside the bytes;

@@ -1,15 +1,4 @@
 //! `ndarray`: views of tensors with their dimensions, and arrays of any layout as tensors.
-//!
-//! ```
-//! use ndarray::{array, Axis};
-//! use tensordict_pipe::{tensordict, Tensor};
-//!
-//! let mut td = tensordict!([2]; "obs" => &array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
-//! let mean = td.get("obs")?.as_array::<f32>()?.mean_axis(Axis(0)); // a view: nothing is copied
-//! assert_eq!(mean, Some(array![2.5, 3.5, 4.5].into_dyn()));
-//! td.get_mut("obs")?.as_array_mut::<f32>()?.fill(0.0);
-//! # Ok::<(), tensordict_pipe::DataError>(())
-//! ```
 
 use ndarray::{ArrayBase, ArrayViewD, ArrayViewMutD, Data, Dimension};
 
@@ -44,6 +33,17 @@ impl Tensor {
 impl<'a> TensorView<'a> {
     /// The elements as an array, without a copy. Feature `ndarray`.
     ///
+    /// ```
+    /// use ndarray::{array, Axis};
+    /// use tensordict_pipe::{tensordict, Tensor};
+    ///
+    /// let mut td = tensordict!([2]; "obs" => &array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;
+    /// let mean = td.get("obs")?.as_array::<f32>()?.mean_axis(Axis(0)); // a view: nothing is copied
+    /// assert_eq!(mean, Some(array![2.5, 3.5, 4.5].into_dyn()));
+    /// td.get_mut("obs")?.as_array_mut::<f32>()?.fill(0.0);
+    /// # Ok::<(), tensordict_pipe::DataError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`as_slice`](Self::as_slice); [`DataError::TooLarge`] for a tensor without elements whose other dimensions are
     /// larger than `ndarray` takes.
@@ -58,8 +58,7 @@ impl<'a> TensorViewMut<'a> {
     ///
     /// # Errors
     /// As [`TensorView::as_array`].
-    // By value, as `as_slice_mut`.
-    #[allow(clippy::wrong_self_convention)]
+    #[allow(clippy::wrong_self_convention)] // by value, as `as_slice_mut`
     pub fn as_array_mut<T: Element>(self) -> Result<ArrayViewMutD<'a, T>, DataError> {
         let shape = self.shape();
         ArrayViewMutD::from_shape(&shape[..], self.as_slice_mut()?).map_err(|_| too_large::<T>(shape))

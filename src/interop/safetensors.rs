@@ -1,23 +1,4 @@
 //! `safetensors`: TensorDicts as files that Python's `safetensors` reads.
-//!
-//! Every tensor is one of the file, under its path joined with dots (`info.reward`; with `_` at the end where that name is
-//! taken), so that any program finds the tensors. The structure is JSON under the key `tensordict` of the file's
-//! `__metadata__`: batch sizes, dimension names, device, locks, stacks, jagged tensors and non-tensor values, and the
-//! names in the file. Nothing is left out: what the file cannot hold is refused.
-//!
-//! ```
-//! use tensordict_pipe::{tensordict, TensorDict};
-//!
-//! let td = tensordict!([2]; "obs" => vec![1.0_f32, 2.0], "info" => { "reward" => vec![0.5_f64, 1.0] }, "task" => "walk")?;
-//! let file = td.to_safetensors()?;
-//! assert_eq!(TensorDict::from_safetensors(&file)?, td);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # In Python
-//! ```python
-#![doc = include_str!("safetensors.py")]
-//! ```
 
 use safetensors::tensor::{Metadata, TensorInfo, View};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
@@ -104,7 +85,26 @@ const DTYPES: [(DType, Dtype); 19] = [
 ];
 
 impl TensorDict {
-    /// The bytes of a safetensors file. Feature `safetensors`; see [`interop`](crate::interop).
+    /// The bytes of a safetensors file. Feature `safetensors`.
+    ///
+    /// Every tensor is one of the file, under its path joined with dots (`info.reward`; with `_` at the end where that name is
+    /// taken), so that any program finds the tensors. The structure is JSON under the key `tensordict` of the file's
+    /// `__metadata__`: batch sizes, dimension names, device, locks, stacks, jagged tensors and non-tensor values, and the
+    /// names in the file. Nothing is left out: what the file cannot hold is refused.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, TensorDict};
+    ///
+    /// let td = tensordict!([2]; "obs" => vec![1.0_f32, 2.0], "info" => { "reward" => vec![0.5_f64, 1.0] }, "task" => "walk")?;
+    /// let file = td.to_safetensors()?;
+    /// assert_eq!(TensorDict::from_safetensors(&file)?, td);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # In Python
+    /// ```python
+    #[doc = include_str!("safetensors.py")]
+    /// ```
     ///
     /// # Errors
     /// * [`SafetensorsError::DType`]: a tensor of complex32, complex128, a quantised dtype, or one below a byte.
@@ -116,7 +116,18 @@ impl TensorDict {
         Ok(safetensors::serialize(tensors.tensors, Some(metadata))?)
     }
 
-    /// Writes a safetensors file. Feature `safetensors`.
+    /// Writes a safetensors file, the bytes of [`to_safetensors`](Self::to_safetensors). Feature `safetensors`.
+    ///
+    /// ```
+    /// use tensordict_pipe::{tensordict, TensorDict};
+    ///
+    /// let path = std::env::temp_dir().join(format!("weights-{}.safetensors", std::process::id()));
+    /// let td = tensordict!([]; "weights" => vec![1.0_f32, 2.0])?;
+    /// td.save_safetensors(&path)?;
+    /// assert_eq!(TensorDict::load_safetensors(&path)?, td);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`to_safetensors`](Self::to_safetensors), and [`SafetensorsError::Io`].

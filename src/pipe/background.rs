@@ -21,19 +21,32 @@ pub(super) const SLICE: Duration = Duration::from_millis(50);
 /// Dropping it is safe: a started send is sent nevertheless, and what a started receive has received, or will, goes to
 /// the next receive.
 ///
-/// ```no_run
-/// use std::time::Duration;
+/// ```
+/// use std::time::{Duration, Instant};
 /// use tensordict_pipe::{Pipe, TensorDict};
 ///
-/// let mut pipe = Pipe::connect("node-b", 13337)?;
-/// let sent = pipe.start_send(TensorDict::new([3]))?;
-/// let received = pipe.start_recv()?;
-/// // ... something else ...
-/// sent.wait()?;
-/// match received.wait_timeout(Duration::from_secs(1)) {
-///     Some(td) => println!("{}", td?),
-///     None => println!("not yet"), // dropping the handle now leaves the message to the next receive
+/// # let listening = Pipe::options().bind("127.0.0.1").listener(0)?;
+/// # let port = listening.local_addr().port();
+/// # let client = std::thread::spawn(move || Pipe::connect("127.0.0.1", port));
+/// # let mut receiver = listening.accept()?;
+/// # let mut sender = client.join().unwrap()?;
+/// let td = TensorDict::new([3]);
+/// let sent = sender.start_send(td.clone())?;
+/// let received = receiver.start_recv()?;
+/// sent.wait_deadline(Instant::now() + Duration::from_secs(60)).expect("in time")?;
+/// while !received.is_done() {
+///     // Something else.
 /// }
+/// assert_eq!(received.poll().expect("done")?, td);
+///
+/// let next = receiver.start_recv()?;
+/// assert!(next.wait_timeout(Duration::ZERO).is_none());
+/// drop(next); // which leaves the message to the next receive
+/// sender.start_send(td.clone())?.wait()?;
+/// assert_eq!(receiver.recv()?, td);
+/// # let closing = std::thread::spawn(move || sender.close());
+/// # receiver.close()?;
+/// # closing.join().unwrap()?;
 /// # Ok::<(), tensordict_pipe::Error>(())
 /// ```
 #[derive(Debug)]
@@ -76,16 +89,25 @@ impl<T> Handle<T> {
     }
 
     /// Waits for the result; `None` if it did not come within `timeout`: then it can be waited for again.
+    ///
+    /// # Errors
+    /// Those of the operation.
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<T>> {
         self.wait_until(deadline_after(timeout))
     }
 
     /// Waits for the result; `None` if it did not come by `deadline`: then it can be waited for again.
+    ///
+    /// # Errors
+    /// Those of the operation.
     pub fn wait_deadline(&self, deadline: Instant) -> Option<Result<T>> {
         self.wait_until(Some(deadline))
     }
 
     /// The result, if it is there. It can be taken once.
+    ///
+    /// # Errors
+    /// Those of the operation.
     pub fn poll(&self) -> Option<Result<T>> {
         take(&mut self.cell.state.lock())
     }

@@ -150,7 +150,11 @@ impl<L: Link> Connection<L> {
             let _ = self.link.close(if finished { timer.deadline } else { deadline_after(Duration::ZERO) });
             return parted;
         }
-        self.link.close(timer.deadline).map_err(|error| self.explain(Phase::Close, timer, "while closing", error))
+        match self.link.close(timer.deadline) {
+            // It closed, too, and was owed nothing.
+            Err(LinkError::Gone { .. }) if self.sent.messages() == 0 => Ok(()),
+            closed => closed.map_err(|error| self.explain(Phase::Close, timer, "while closing", error)),
+        }
     }
 
     /// The goodbye of two of ours. Each end tells how much it has received, so that both know what was lost.

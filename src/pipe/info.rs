@@ -35,6 +35,14 @@ pub struct Info {
 }
 
 /// What went in one direction.
+///
+/// ```
+/// use tensordict_pipe::Traffic;
+///
+/// fn mean_bytes(traffic: Traffic) -> Option<u64> {
+///     traffic.bytes.checked_div(traffic.messages)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {

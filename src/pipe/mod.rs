@@ -167,6 +167,28 @@ impl Pipe {
 
     /// As [`send`](Self::send), but gives up at `deadline`.
     ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tensordict_pipe::{Pipe, TensorDict};
+    ///
+    /// # let listening = Pipe::options().bind("127.0.0.1").listener(0)?;
+    /// # let port = listening.local_addr().port();
+    /// # let client = std::thread::spawn(move || Pipe::connect("127.0.0.1", port));
+    /// # let mut receiver = listening.accept()?;
+    /// # let mut sender = client.join().unwrap()?;
+    /// let td = TensorDict::new([3]);
+    /// sender.send_timeout(&td, Duration::from_secs(60))?;
+    /// sender.send_deadline(&td, Instant::now() + Duration::from_secs(60))?;
+    /// assert_eq!(receiver.recv_deadline(Instant::now() + Duration::from_secs(60))?, td);
+    /// while receiver.try_recv()?.is_none() {
+    ///     // Something else.
+    /// }
+    /// # let closing = std::thread::spawn(move || sender.close());
+    /// # receiver.close()?;
+    /// # closing.join().unwrap()?;
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`send`](Self::send).
     pub fn send_deadline(&mut self, td: &TensorDict, deadline: Instant) -> Result<()> {
@@ -326,6 +348,26 @@ impl Pipe {
 
     /// Begins to send `td` and returns at once; see [`PipeSender::start_send`].
     ///
+    /// ```
+    /// use tensordict_pipe::{Pipe, TensorDict};
+    ///
+    /// # let listening = Pipe::options().bind("127.0.0.1").listener(0)?;
+    /// # let port = listening.local_addr().port();
+    /// # let client = std::thread::spawn(move || Pipe::connect("127.0.0.1", port));
+    /// # let mut receiver = listening.accept()?;
+    /// # let mut sender = client.join().unwrap()?;
+    /// let (first, second) = (receiver.start_recv()?, receiver.start_recv()?);
+    /// sender.start_send(TensorDict::new([1]))?;
+    /// while !sender.try_send(&TensorDict::new([2]))? {
+    ///     // Something else, while the first is under way.
+    /// }
+    /// assert_eq!((first.wait()?, second.wait()?), (TensorDict::new([1]), TensorDict::new([2])));
+    /// # let closing = std::thread::spawn(move || sender.close());
+    /// # receiver.close()?;
+    /// # closing.join().unwrap()?;
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`PipeSender::start_send`].
     pub fn start_send(&mut self, td: TensorDict) -> Result<Handle<()>> {
@@ -359,6 +401,33 @@ impl Pipe {
 
     /// The two halves, for two threads. Both directions work at the same time; the pipe closes when both halves have
     /// been dropped, or [`join`](Self::join)ed and closed.
+    ///
+    /// ```
+    /// use tensordict_pipe::{Pipe, TensorDict};
+    ///
+    /// # let listening = Pipe::options().bind("127.0.0.1").listener(0)?;
+    /// # let port = listening.local_addr().port();
+    /// # let echo = std::thread::spawn(move || -> tensordict_pipe::Result<()> {
+    /// #     let mut pipe = Pipe::connect("127.0.0.1", port)?;
+    /// #     while let Ok(td) = pipe.recv() {
+    /// #         pipe.send(&td)?;
+    /// #     }
+    /// #     pipe.close()
+    /// # });
+    /// # let pipe = listening.accept()?;
+    /// let (mut sender, mut receiver) = pipe.split(); // at the other end is an echo
+    /// let sending = std::thread::spawn(move || {
+    ///     (0..100).try_for_each(|n| sender.send(&TensorDict::new([n]))).map(|()| sender)
+    /// });
+    /// for n in 0..100 {
+    ///     assert_eq!(receiver.recv()?, TensorDict::new([n]));
+    /// }
+    /// let pipe = Pipe::join(sending.join().unwrap()?, receiver).expect("two halves of one pipe");
+    /// println!("{} received over {}", pipe.info().received.messages, pipe.transports().join(", "));
+    /// pipe.close()?;
+    /// # echo.join().unwrap()?;
+    /// # Ok::<(), tensordict_pipe::Error>(())
+    /// ```
     #[must_use]
     pub fn split(self) -> (PipeSender, PipeReceiver) {
         (self.sender, self.receiver)

@@ -290,6 +290,14 @@ pub(super) fn recv_unless(receiver: &mut Receiver<UcxLink>, stop: &AtomicBool) -
 }
 
 /// See [`Pipe::iter`](crate::Pipe::iter).
+///
+/// ```
+/// use tensordict_pipe::Iter;
+///
+/// fn entries(received: Iter<'_>) -> usize {
+///     received.map(|td| td.len()).sum()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Iter<'a> {
     receiver: &'a mut PipeReceiver,
@@ -313,6 +321,14 @@ impl<'a> IntoIterator for &'a mut PipeReceiver {
 }
 
 /// See [`Pipe::results`](crate::Pipe::results).
+///
+/// ```
+/// use tensordict_pipe::{Result, Results};
+///
+/// fn entries(mut received: Results<'_>) -> Result<usize> {
+///     received.try_fold(0, |sum, td| Ok(sum + td?.len()))
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Results<'a> {
     receiver: &'a mut PipeReceiver,

@@ -51,7 +51,7 @@ pub fn recv_tensordict(pipe: &mut Pipe, consolidated: bool) -> Result<TensorDict
     receiver(pipe, consolidated).recv_once(timer)
 }
 
-/// As [`recv_tensordict`], but into `td` as [`Pipe::recv_into`] does it. With `consolidated` false `td` is always
+/// Receives what [`send_tensordict`] sends into `td`, as [`Pipe::recv_into`] does it. With `consolidated` false `td` is always
 /// replaced.
 ///
 /// # Errors

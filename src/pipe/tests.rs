@@ -5,6 +5,7 @@
 mod ending;
 mod hostile;
 mod messages;
+mod python;
 mod receiving;
 
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) use gather::Cursor;
 pub(crate) use gather::{Gather, Pieces};
 
-/// Every block starts on a boundary of this many bytes: a cache line, and enough for any vector load.
+/// Every block of a [`Storage`] starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;
 
 /// A block to receive into has at least this many bytes, so that a short control message fits wherever data is awaited.
@@ -86,6 +86,15 @@ impl Drop for Block {
 
 impl Storage {
     /// A block of `len` zero bytes.
+    ///
+    /// ```
+    /// use tensordict_pipe::Storage;
+    ///
+    /// let (none, some) = (Storage::zeroed(0), Storage::zeroed(8));
+    /// assert!(none.is_empty() && some.len() == 8 && some.is_unique());
+    /// let shared = some.clone();
+    /// assert!(shared.ptr_eq(&some) && !some.is_unique());
+    /// ```
     ///
     /// # Panics
     /// If `len` exceeds the address space. Memory that cannot be had ends the process, as for `Vec`.

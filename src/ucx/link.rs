@@ -13,7 +13,7 @@ use super::endpoint::Endpoint;
 use super::error::UcxError;
 use super::flusher::Flusher;
 use super::listener::{ConnectionRequest, Listener};
-use super::progress::{Engine, Guard, Locked, Stop};
+use super::progress::{drain, Engine, Guard, Locked, Stop};
 use super::refuser::Refuser;
 use super::request::{kind_of, place, Ticket, CONTROL_BIT};
 use super::status::Status;
@@ -30,6 +30,9 @@ const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 const WINDOW: usize = 8;
 /// Says on the control lane that this end is set up.
 const READY: Kind = Kind(3);
+/// A greeting such as Python's, whose tags say nothing.
+#[cfg(test)]
+const PYTHON: Hello = Hello { tag: 0x1234_5678_9abc_def0 };
 
 /// Transports between processes of one host that keep nothing back: what a send has handed over, the peer can read
 /// without us.
@@ -81,23 +84,43 @@ impl Connecting {
 
     /// Exchanges the tags: the listener's side speaks first.
     pub(crate) fn establish(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
-        let (ours, theirs, transports) = self.greet(deadline)?;
+        let mut random = [0; 4];
+        getrandom::fill(&mut random)
+            .map_err(|error| UcxError::Os { operation: "reading random bytes", message: error.to_string() })?;
+        self.establish_as(Hello::ours(u32::from_ne_bytes(random)), deadline)
+    }
+
+    fn establish_as(self, ours: Hello, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        let link = self.link_as(ours, deadline)?;
+        link.wire_up(deadline)?;
+        Ok(link)
+    }
+
+    fn link_as(self, ours: Hello, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        let (theirs, transports) = self.greet(ours, deadline)?;
+        Ok(self.link(ours, theirs, transports))
+    }
+
+    fn link(self, ours: Hello, theirs: Hello, transports: Vec<String>) -> UcxLink {
         let local = !transports.is_empty()
             && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
         let engine = Arc::new(self.engine);
         let name = self.peer.map_or_else(|| "tdpipe".to_owned(), |peer| format!("tdpipe-{peer}"));
-        let link = UcxLink {
+        UcxLink {
             peer: self.peer,
             send_tag: theirs.tag,
             recv_tag: ours.tag,
-            kinds: theirs.is_ours(),
+            kinds: ours.is_ours() && theirs.is_ours(),
             transports,
             flusher: (!local).then(|| Flusher::new(Arc::clone(&engine), name)),
             refuser: None,
             engine,
-        };
-        link.wire_up(deadline)?;
-        Ok(link)
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn establish_as_python(self, deadline: Deadline) -> Result<UcxLink, EstablishError> {
+        self.establish_as(PYTHON, deadline)
     }
 
     /// A client that hears the listener's greeting and says nothing.
@@ -107,11 +130,7 @@ impl Connecting {
         self.hear(&mut guard, deadline).map(drop)
     }
 
-    fn greet(&self, deadline: Deadline) -> Result<(Hello, Hello, Vec<String>), EstablishError> {
-        let mut random = [0; 4];
-        getrandom::fill(&mut random)
-            .map_err(|error| UcxError::Os { operation: "reading random bytes", message: error.to_string() })?;
-        let ours = Hello::ours(u32::from_ne_bytes(random));
+    fn greet(&self, ours: Hello, deadline: Deadline) -> Result<(Hello, Vec<String>), EstablishError> {
         let mut guard = self.engine.lock()?;
         let exchanged = match self.side {
             Side::Server => self.say(&mut guard, ours, deadline).and_then(|()| self.hear(&mut guard, deadline)),
@@ -120,8 +139,22 @@ impl Connecting {
                 Ok(theirs)
             }),
         };
+        self.conclude(&mut guard, ours, exchanged)
+    }
+
+    fn conclude(
+        &self,
+        guard: &mut Guard<'_, Endpoint>,
+        ours: Hello,
+        exchanged: Result<Hello, EstablishError>,
+    ) -> Result<(Hello, Vec<String>), EstablishError> {
         match (exchanged, guard.child.failure()) {
-            (Ok(theirs), _) => Ok((ours, theirs, guard.child.transports())),
+            (Ok(theirs), _) => Ok((theirs, guard.child.transports())),
+            // Python has heard us, sent what it had and left. With the endpoint goes only its greeting; on its tag
+            // nobody receives any more.
+            (Err(_), Some(_)) if self.side == Side::Server && has_message(guard, ours.tag) => {
+                Ok((Hello { tag: 0 }, Vec::new()))
+            }
             (Err(_), Some(Status::REJECTED)) => Err(EstablishError::Rejected(Status::REJECTED.to_string())),
             (Err(_), Some(status @ Status::NOT_CONNECTED)) if self.side == Side::Client => {
                 Err(EstablishError::NoListener(status.to_string()))
@@ -160,8 +193,10 @@ impl Connecting {
         let mut status = Status::of_ptr(request);
         if status == Status::IN_PROGRESS {
             guard.requests.slot(&ticket).request.set(request);
-            // On an error the engine is dropped, and the slot with it.
-            self.engine.wait_for(guard, deadline, &ticket).map_err(stopped)?;
+            if let Err(stop) = self.engine.wait_for(guard, deadline, &ticket) {
+                guard.requests.abandon(ticket);
+                return Err(stopped(stop));
+            }
             status = guard.requests.slot(&ticket).status.get();
         }
         let bytes = guard.requests.slot(&ticket).small.get();
@@ -301,7 +336,11 @@ impl UcxLink {
     /// Waits until UCX has set up all its lanes. Until then it queues what is sent, and needs progress at both ends;
     /// two of ours see to that by waiting for each other here, and Python progresses always.
     fn wire_up(&self, deadline: Deadline) -> Result<(), LinkError> {
-        self.flush(&mut self.engine.lock()?, deadline)?;
+        match self.flush(&mut self.engine.lock()?, deadline) {
+            // Python may have sent what it had and be gone. That has arrived, and `recv` gives it before it says so.
+            Err(LinkError::Gone { .. }) if !self.kinds => return Ok(()),
+            flushed => flushed?,
+        }
         if self.kinds {
             self.send(&[Message { lane: Lane::Control, kind: READY, payload: Payload::Small(&[]) }], deadline)?;
             match self.recv(Lane::Control, Target::Small, deadline) {
@@ -601,6 +640,12 @@ impl Link for UcxLink {
     }
 }
 
+/// Whether a plain message has arrived on `tag`, by way of a broken connection.
+fn has_message(guard: &mut Guard<'_, Endpoint>, tag: u64) -> bool {
+    drain(guard);
+    guard.worker.has_unread(tag, u64::MAX)
+}
+
 /// Begins to close; gives the operation's ticket if it did not end at once.
 fn begin_close(guard: &mut Guard<'_, Endpoint>, force: bool) -> Option<Ticket> {
     let ticket = guard.requests.take();
@@ -800,6 +845,66 @@ mod tests {
             assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
             closer.join().expect("closer").expect("close");
         }
+    }
+
+    /// Python closes by force, maybe while UCX still sets up this end of the connection.
+    #[test]
+    fn what_python_sent_before_it_left_at_once_is_received() {
+        for settings in transports() {
+            let listener = UcxListener::bind("127.0.0.1:0".parse().expect("literal"), &settings, SPIN).expect("bind");
+            let address = listener.local_addr();
+            let (greeted, go) = crossbeam_channel::bounded(1);
+            let client = std::thread::spawn(move || {
+                let connecting = Connecting::to(address, &settings, SPIN).expect("connect");
+                let link = connecting.establish_as_python(soon()).expect("establish");
+                go.recv().expect("greeted");
+                let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
+                link.send(&[message], soon()).expect("send");
+                link.flush(&mut link.engine.lock().expect("no fork"), soon()).expect("flush");
+                link.abort();
+            });
+            let connecting = listener.accept(soon()).expect("accept");
+            let link = connecting.link_as(Hello::ours(7), soon()).expect("greeted");
+            greeted.send(()).expect("the client waits");
+            while !client.is_finished() {
+                link.engine.look(&mut link.engine.lock().expect("no fork"));
+            }
+            client.join().expect("client");
+            link.wire_up(soon()).expect("nothing more to be set up");
+            let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
+            assert_eq!(&got.small[..got.len], b"all");
+            let gone = link.recv(Lane::Data, Target::Small, soon());
+            assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+        }
+    }
+
+    #[test]
+    fn what_python_sent_before_its_greeting_was_heard_is_received() {
+        let settings = Settings::default();
+        let listener = UcxListener::bind("127.0.0.1:0".parse().expect("literal"), &settings, SPIN).expect("bind");
+        let address = listener.local_addr();
+        let client = std::thread::spawn(move || {
+            let connecting = Connecting::to(address, &settings, SPIN).expect("connect");
+            let link = connecting.link_as(PYTHON, soon()).expect("greeted");
+            let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
+            link.send(&[message], soon()).expect("send");
+            link.abort();
+        });
+        let connecting = listener.accept(soon()).expect("accept");
+        let ours = Hello::ours(7);
+        let mut guard = connecting.engine.lock().expect("no fork");
+        connecting.say(&mut guard, ours, soon()).expect("said");
+        client.join().expect("client");
+        let heard = connecting.hear(&mut guard, soon());
+        println!("{heard:?}");
+        let (theirs, transports) = connecting.conclude(&mut guard, ours, heard).expect("a message is there");
+        drop(guard);
+        let link = connecting.link(ours, theirs, transports);
+        link.wire_up(soon()).expect("nothing more to be set up");
+        let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
+        assert_eq!(&got.small[..got.len], b"all");
+        let gone = link.recv(Lane::Data, Target::Small, soon());
+        assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl<T: Driven> Engine<T> {
 }
 
 /// Takes in what a broken connection has still delivered.
-fn drain<T: Driven>(guard: &mut Guard<'_, T>) {
+pub(super) fn drain<T: Driven>(guard: &mut Guard<'_, T>) {
     let mut quiet = 0;
     while quiet < DRAINED_AFTER {
         quiet = if guard.worker.progress() { 0 } else { quiet + 1 };

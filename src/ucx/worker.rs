@@ -130,6 +130,13 @@ impl Worker {
         unsafe { ucx_sys::ucp_tag_recv_nbx(self.raw, data, len, tag, mask, &param) }
     }
 
+    /// Whether a message has arrived that no receive was posted for.
+    pub(super) fn has_unread(&self, tag: u64, mask: u64) -> bool {
+        let mut info = ucx_sys::ucp_tag_recv_info_t::default();
+        // SAFETY: a live worker under its lock; `info` is filled in during the call. The message stays where it is.
+        !unsafe { ucx_sys::ucp_tag_probe_nb(self.raw, tag, mask, 0, &mut info) }.is_null()
+    }
+
     /// Throws away what has arrived and nobody will receive; UCX would warn of each message.
     pub(super) fn discard_unread(&self, tag: u64, mask: u64) {
         let mut info = ucx_sys::ucp_tag_recv_info_t::default();

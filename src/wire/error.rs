@@ -182,6 +182,19 @@ pub enum DecodeError {
 }
 
 /// The rule that the metadata of an entry break.
+///
+/// ```
+/// use tensordict_pipe::wire::{BrokenRule, DecodeError, Format, Limits, RecvSession};
+///
+/// let mut session = RecvSession::new(Format::Consolidated, Limits::default());
+/// match session.accept_header(b"{}") {
+///     Err(DecodeError::Entry { path, rule }) => {
+///         assert!(path.names().is_empty(), "the root");
+///         assert!(matches!(*rule, BrokenRule::Missing { .. }), "{rule}");
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokenRule {
@@ -302,7 +315,7 @@ impl EncodeError {
     }
 }
 
-/// Where an entry stands: the names from the root to it, printed as in Python.
+/// Where an entry stands: the names from the root to it, printed as in Python. [`EncodeError`] shows one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyPath(pub(super) Vec<String>);
 

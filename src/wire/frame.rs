@@ -27,8 +27,19 @@ pub enum Format {
     LeafByLeaf,
 }
 
-/// The flag before a message whose metadata follow.
+/// The flag before a message whose metadata follow; see [`Format`].
 pub const NEW_SCHEMA: u8 = 0x00;
 
 /// The flag before a message with the metadata sent before.
+///
+/// ```
+/// use tensordict_pipe::wire::{Format, SendSession, NEW_SCHEMA, SAME_SCHEMA};
+/// use tensordict_pipe::TensorDict;
+///
+/// let mut sender = SendSession::new(Format::Consolidated);
+/// assert_eq!(sender.encode(&TensorDict::new([3]))?.flag(), Some(NEW_SCHEMA));
+/// sender.commit();
+/// assert_eq!(sender.encode(&TensorDict::new([3]))?.flag(), Some(SAME_SCHEMA));
+/// # Ok::<(), tensordict_pipe::EncodeError>(())
+/// ```
 pub const SAME_SCHEMA: u8 = 0x01;

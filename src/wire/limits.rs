@@ -5,7 +5,6 @@
 /// A peer that stays below them can make us hold at most the bytes that it really sends, times a small factor; a
 /// peer that does not gets its message refused.
 ///
-/// # Examples
 /// ```
 /// use tensordict_pipe::Limits;
 ///
@@ -26,6 +25,13 @@ impl Limits {
     ///
     /// Metadata names every tensor, so it grows with their number: a model of 1.29 million tensors needs 126 MB.
     /// Default: 256 MiB, twice that.
+    ///
+    /// ```
+    /// use tensordict_pipe::Limits;
+    ///
+    /// let limits = Limits::default().max_metadata_bytes(1 << 20).max_depth(16).max_leaves(10_000);
+    /// assert_ne!(limits, Limits::default());
+    /// ```
     #[must_use]
     pub fn max_metadata_bytes(mut self, bytes: usize) -> Self {
         self.metadata_bytes = bytes;

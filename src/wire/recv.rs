@@ -76,6 +76,15 @@ impl RecvSession {
 
     /// The length of the metadata or header that follows.
     ///
+    /// ```
+    /// use tensordict_pipe::wire::{Format, Limits, RecvSession};
+    ///
+    /// let session = RecvSession::new(Format::Consolidated, Limits::default().max_metadata_bytes(500));
+    /// assert_eq!(session.check_header_len(500)?, 500);
+    /// assert!(session.check_header_len(u64::MAX).is_err());
+    /// # Ok::<(), tensordict_pipe::DecodeError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`DecodeError::MetadataTooLong`] if it is beyond the limit.
     pub fn check_header_len(&self, len: u64) -> Result<usize, DecodeError> {
@@ -151,6 +160,24 @@ impl RecvSession {
 
     /// The storage of `td`, if the next body can be received into it: `td` is consolidated and of the schema in force,
     /// and nobody shares its storage. `td` is empty then, until the result of [`finish`](Self::finish) replaces it.
+    ///
+    /// ```
+    /// use tensordict_pipe::wire::{Format, Limits, RecvSession, SendSession};
+    /// use tensordict_pipe::{tensordict, Device};
+    ///
+    /// let like = |x: u8| tensordict!([]; "x" => vec![x]).map(|td| td.consolidate());
+    /// let mut sender = SendSession::new(Format::Consolidated);
+    /// let mut receiver = RecvSession::new(Format::Consolidated, Limits::default());
+    /// receiver.accept_header(sender.encode(&like(1)?)?.header().expect("the first").as_bytes())?;
+    /// assert_eq!((receiver.body_len(), receiver.sender_device()), (Some(8), Some(&Device::Cpu)));
+    /// let mut td = like(2)?;
+    /// let mut storage = receiver.matching_buffer(&mut td).expect("it fits");
+    /// storage.make_mut()[0] = 1; // which the transport does
+    /// td = receiver.finish(storage)?;
+    /// assert_eq!(td, like(1)?);
+    /// assert_eq!((sender.allocations(), receiver.allocations()), (0, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn matching_buffer(&self, td: &mut TensorDict) -> Option<Storage> {
         let schema = self.schema()?;
         let root = schema.root.as_ref().ok()?;
@@ -181,6 +208,21 @@ impl RecvSession {
 
     /// Leaf by leaf: the TensorDict whose tensors have been received into `storages`, in the order of
     /// [`leaf_lens`](Self::leaf_lens).
+    ///
+    /// ```
+    /// use tensordict_pipe::wire::{Format, Limits, RecvSession, SendSession};
+    /// use tensordict_pipe::{tensordict, Storage};
+    ///
+    /// let td = tensordict!([]; "x" => vec![1_u8], "y" => vec![2_i64])?;
+    /// let mut sender = SendSession::new(Format::LeafByLeaf);
+    /// let message = sender.encode(&td)?;
+    /// let mut receiver = RecvSession::new(Format::LeafByLeaf, Limits::default());
+    /// receiver.accept_header(message.header().expect("always").as_bytes())?;
+    /// assert_eq!(receiver.leaf_lens(), [1, 8]);
+    /// let bodies: Vec<_> = message.bodies().iter().map(|body| Storage::from_bytes(body.bytes())).collect();
+    /// assert_eq!(receiver.finish_leaves(&bodies)?, td);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`finish`](Self::finish).

@@ -14,7 +14,6 @@ use crate::storage::{Gather, Storage};
 /// In the steady state, when one TensorDict follows another of the same structure, it neither writes JSON nor
 /// allocates; a consolidated TensorDict is sent from its own storage, others are packed into a buffer used again.
 ///
-/// # Examples
 /// ```
 /// use tensordict_pipe::wire::{Format, Limits, RecvSession, SendSession};
 /// use tensordict_pipe::{Storage, TensorDict};
@@ -56,6 +55,26 @@ struct Announced {
 }
 
 /// What has to be sent for one TensorDict: the flag, the header if there is one (its length before it), the bodies.
+///
+/// ```
+/// use std::io::Write;
+/// use tensordict_pipe::wire::{Body, Outgoing};
+///
+/// /// Over a transport of bytes, which does not say where a message ends: then a body needs its length, too.
+/// fn write(message: &Outgoing<'_>, to: &mut impl Write) -> std::io::Result<()> {
+///     if let Some(flag) = message.flag() {
+///         to.write_all(&[flag])?;
+///     }
+///     if let Some(header) = message.header() {
+///         to.write_all(&(header.len() as u64).to_le_bytes())?;
+///         to.write_all(header.as_bytes())?;
+///     }
+///     message.bodies().iter().map(Body::bytes).try_for_each(|bytes| {
+///         to.write_all(&(bytes.len() as u64).to_le_bytes())?;
+///         to.write_all(bytes)
+///     })
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     flag: Option<u8>,
@@ -65,7 +84,7 @@ pub struct Outgoing<'a> {
     gather: Option<&'a Arc<Gather>>,
 }
 
-/// Bytes that are one message: a part of a storage.
+/// Bytes that are one message: a part of a storage. One of the [`bodies`](Outgoing::bodies) of an [`Outgoing`].
 #[derive(Debug, Clone)]
 pub struct Body {
     pub(crate) storage: Storage,
@@ -137,6 +156,19 @@ impl SendSession {
     }
 
     /// How many storages were allocated so far.
+    ///
+    /// ```
+    /// use tensordict_pipe::wire::{Format, SendSession};
+    /// use tensordict_pipe::tensordict;
+    ///
+    /// let mut sender = SendSession::new(Format::Consolidated);
+    /// for x in 0..10_u8 {
+    ///     sender.encode(&tensordict!([]; "x" => vec![x])?)?; // packed into the same buffer each time
+    ///     sender.commit();
+    /// }
+    /// assert_eq!(sender.allocations(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn allocations(&self) -> u64 {
         self.pool.allocations()

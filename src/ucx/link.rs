@@ -896,7 +896,6 @@ mod tests {
         connecting.say(&mut guard, ours, soon()).expect("said");
         client.join().expect("client");
         let heard = connecting.hear(&mut guard, soon());
-        println!("{heard:?}");
         let (theirs, transports) = connecting.conclude(&mut guard, ours, heard).expect("a message is there");
         drop(guard);
         let link = connecting.link(ours, theirs, transports);

@@ -175,10 +175,11 @@ def figures_of(peer, works, metrics, port):
     """The figures of one run: {(work, metric): value}; bytes/s and microseconds."""
     if peer.get("perftest"):
         return run_perftest(peer, works, metrics, port)
-    figures, lines = {}, run_pair(peer, works, metrics, port)
+    figures, spent, lines = {}, {}, run_pair(peer, works, metrics, port)
     # What was queued during the warm-up must not count as speed: the longer of the two ends' times.
-    ends = [line for line in lines if line.get("m") == "thr"]
-    spent = {work: max(line["t1"] - line["t0"] for line in ends if line["w"] == work) for work in {line["w"] for line in ends}}
+    for line in lines:
+        if line.get("m") == "thr":
+            spent[line["w"]] = max(spent.get(line["w"], 0), line["t1"] - line["t0"])
     for line in lines:
         if line.get("side") == "recv" and line["m"] == "thr":
             figures[line["w"], "thr"] = line["n"] * line["size"] / spent[line["w"]]

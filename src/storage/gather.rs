@@ -141,8 +141,7 @@ impl<'o> Pieces<'_, 'o> {
         }
         let Gather { spans, len, .. } = &mut *self.gather;
         *len += bytes.len();
-        let span = Span { start: bytes.as_ptr(), len: bytes.len() };
-        spans.push(span);
+        spans.push(Span { start: bytes.as_ptr(), len: bytes.len() });
     }
 }
 

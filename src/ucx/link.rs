@@ -778,6 +778,12 @@ mod tests {
         }
     }
 
+    fn gather_of(tree: &Arc<Vec<Storage>>) -> Arc<Gather> {
+        let mut gather = Arc::<Gather>::default();
+        gather.fill(tree, None, |tree, _, pieces| tree.iter().for_each(|piece| pieces.push(piece.as_bytes())));
+        gather
+    }
+
     #[test]
     fn bytes_in_many_places_arrive_as_one_message() {
         // Whole, in fragments, and announced first; more and larger pieces than a fragment has room for.
@@ -787,8 +793,7 @@ mod tests {
             let expected: Vec<u8> = expected.collect();
             for settings in transports() {
                 let (a, b) = pair(&settings);
-                let mut gather = Arc::<Gather>::default();
-                gather.fill(&tree, None, |tree, _, pieces| tree.iter().for_each(|piece| pieces.push(piece.as_bytes())));
+                let mut gather = gather_of(&tree);
                 let sender = std::thread::spawn(move || {
                     let message = Message { lane: Lane::Data, kind: Kind(2), payload: Payload::Gather(&gather) };
                     a.send(&[message], soon()).expect("send");
@@ -809,8 +814,7 @@ mod tests {
         for settings in transports() {
             let (a, b) = pair(&settings);
             let tree = Arc::new(vec![Storage::from_bytes(&[1; 8 << 20]), Storage::from_bytes(&[2; 8 << 20])]);
-            let mut gather = Arc::<Gather>::default();
-            gather.fill(&tree, None, |tree, _, pieces| tree.iter().for_each(|piece| pieces.push(piece.as_bytes())));
+            let mut gather = gather_of(&tree);
             let message = Message { lane: Lane::Data, kind: Kind(2), payload: Payload::Gather(&gather) };
             let expired = a.send(&[message], Some(Instant::now() + Duration::from_millis(20)));
             assert_eq!(expired, Err(LinkError::Expired));
@@ -847,6 +851,20 @@ mod tests {
         }
     }
 
+    fn send_all(link: &UcxLink) {
+        let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
+        link.send(&[message], soon()).expect("send");
+    }
+
+    /// The one message of [`send_all`], and then that the peer is gone.
+    fn gives_what_was_sent(link: &UcxLink) {
+        link.wire_up(soon()).expect("nothing more to be set up");
+        let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
+        assert_eq!(&got.small[..got.len], b"all");
+        let gone = link.recv(Lane::Data, Target::Small, soon());
+        assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+    }
+
     /// Python closes by force, maybe while UCX still sets up this end of the connection.
     #[test]
     fn what_python_sent_before_it_left_at_once_is_received() {
@@ -858,8 +876,7 @@ mod tests {
                 let connecting = Connecting::to(address, &settings, SPIN).expect("connect");
                 let link = connecting.establish_as_python(soon()).expect("establish");
                 go.recv().expect("greeted");
-                let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
-                link.send(&[message], soon()).expect("send");
+                send_all(&link);
                 link.flush(&mut link.engine.lock().expect("no fork"), soon()).expect("flush");
                 link.abort();
             });
@@ -870,11 +887,7 @@ mod tests {
                 link.engine.look(&mut link.engine.lock().expect("no fork"));
             }
             client.join().expect("client");
-            link.wire_up(soon()).expect("nothing more to be set up");
-            let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
-            assert_eq!(&got.small[..got.len], b"all");
-            let gone = link.recv(Lane::Data, Target::Small, soon());
-            assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+            gives_what_was_sent(&link);
         }
     }
 
@@ -886,8 +899,7 @@ mod tests {
         let client = std::thread::spawn(move || {
             let connecting = Connecting::to(address, &settings, SPIN).expect("connect");
             let link = connecting.link_as(PYTHON, soon()).expect("greeted");
-            let message = Message { lane: Lane::Data, kind: Kind::PLAIN, payload: Payload::Small(b"all") };
-            link.send(&[message], soon()).expect("send");
+            send_all(&link);
             link.abort();
         });
         let connecting = listener.accept(soon()).expect("accept");
@@ -899,11 +911,7 @@ mod tests {
         let (theirs, transports) = connecting.conclude(&mut guard, ours, heard).expect("a message is there");
         drop(guard);
         let link = connecting.link(ours, theirs, transports);
-        link.wire_up(soon()).expect("nothing more to be set up");
-        let got = link.recv(Lane::Data, Target::Small, soon()).expect("recv");
-        assert_eq!(&got.small[..got.len], b"all");
-        let gone = link.recv(Lane::Data, Target::Small, soon());
-        assert!(matches!(gone, Err(RecvFailure::Error(LinkError::Gone { .. }))), "{gone:?}");
+        gives_what_was_sent(&link);
     }
 
     #[test]

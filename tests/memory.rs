@@ -35,7 +35,7 @@ fn two_hundred_idle_pipes_are_small() {
 /// Eager messages that nobody has asked for pile up where a library takes them in: hence the thresholds.
 #[test]
 fn a_slow_reader_holds_back_the_sender() {
-    let ways = ["", "RNDV_THRESH=inf", "RNDV_THRESH=8k", "TLS=tcp", "TLS=tcp RNDV_THRESH=inf"];
+    let ways = ["", "RNDV_THRESH=inf", "RNDV_THRESH=8k", "TLS=tcp", "TLS=tcp RNDV_THRESH=inf", "TLS=tcp ANSWER=y"];
     let children = ways.map(|way| {
         let reader = Child::start("reader", way, &[]);
         let port = reader.hear();
@@ -67,7 +67,7 @@ fn idle() {
     });
 }
 
-fn reader(options: &PipeOptions) {
+fn reader(options: &PipeOptions, answer: bool) {
     let listening = options.listener(0).expect("a free port");
     say(listening.local_addr().port());
     let mut pipe = listening.accept().expect("a client");
@@ -77,6 +77,11 @@ fn reader(options: &PipeOptions) {
         assert_eq!(td.get("data").expect("a leaf").as_slice::<f32>().expect("numbers")[0], number as f32);
         if number == WARM_UP {
             before = memory_kib("VmRSS");
+        }
+        if answer {
+            // Nobody receives it, and the sender has no reason to wait for anything: what UCX does to get it there must
+            // take in nothing.
+            pipe.send(&tensordict!([]).expect("empty")).expect("sent");
         }
         // That the reader is slow is what this is about.
         thread::sleep(Duration::from_millis(1));
@@ -115,16 +120,17 @@ fn memory_kib(name: &str) -> usize {
 fn child() {
     let Some((role, arguments)) = role() else { return };
     let mut options = Pipe::options().bind("127.0.0.1").close_timeout(Duration::from_secs(60));
-    let mut port = 0;
+    let (mut port, mut answer) = (0, false);
     for (name, value) in arguments.iter().filter_map(|argument| argument.split_once('=')) {
         match name {
             "PORT" => port = value.parse().expect("a port"),
+            "ANSWER" => answer = value == "y",
             name => options = options.ucx(name, value),
         }
     }
     match role.as_str() {
         "idle" => idle(),
-        "reader" => reader(&options),
+        "reader" => reader(&options, answer),
         "sender" => sender(&options, port),
         _ => panic!("no role {role}"),
     }

@@ -4,21 +4,29 @@
 //! full. If the caller then goes away, nobody would progress the worker and the peer would wait for ever. So each such
 //! call leaves a mark, and once the caller has been away for a moment the thread flushes the endpoint and drives the
 //! worker until that is done. Shared memory needs none of it: there the peer can read what a send has handed over.
+//!
+//! Over TCP a flush ends when the peer has answered it, and until then progress would take in whatever the peer sends.
+//! So while something is unread the thread pauses, each time twice as long. What it takes in grows with the logarithm of
+//! the time for which no caller has driven the worker, and what lies in the buffer waits at most twice as long as it
+//! would without pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{bounded, Receiver, RecvTimeoutError, Sender};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::endpoint::Endpoint;
-use super::progress::{Engine, Guard};
+use super::progress::{Engine, Guard, Locked};
 use super::status::Status;
 
 /// How long a caller must have been away.
 const QUIET: Duration = Duration::from_millis(1);
+/// How often a pause looks whether a caller has driven the worker, which none does before it has read everything.
+const GLANCE: Duration = Duration::from_millis(50);
+const ANY_TAG: (u64, u64) = (0, 0);
 
 #[derive(Debug)]
 pub(super) struct Flusher {
@@ -96,7 +104,7 @@ fn run(engine: &Engine<Endpoint>, shared: &Shared, woken: &Receiver<()>) {
                 }
             }
             let Ok(mut guard) = engine.lock() else { return };
-            flush(engine, &mut guard, shared);
+            flush(engine, &mut guard, shared, woken);
             drop(guard);
             shared.awake.store(false, Ordering::SeqCst);
             // Who marked before that did not wake us; who marks after it does.
@@ -108,7 +116,7 @@ fn run(engine: &Engine<Endpoint>, shared: &Shared, woken: &Receiver<()>) {
 }
 
 /// Flushes and drives until that is done, the connection has failed, or the pipe is dropped.
-fn flush(engine: &Engine<Endpoint>, guard: &mut Guard<'_, Endpoint>, shared: &Shared) {
+fn flush(engine: &Engine<Endpoint>, guard: &mut Guard<'_, Endpoint>, shared: &Shared, woken: &Receiver<()>) {
     if guard.child.is_closed() {
         return;
     }
@@ -121,9 +129,25 @@ fn flush(engine: &Engine<Endpoint>, guard: &mut Guard<'_, Endpoint>, shared: &Sh
         return;
     }
     slot.request.set(request);
-    let stopped = || shared.stop.load(Ordering::SeqCst);
-    let waited = engine.wait(guard, None, |locked| stopped() || locked.requests.is_done(&ticket));
-    if waited.is_ok() && guard.requests.is_done(&ticket) {
+    let ended = |locked: &Locked<Endpoint>| shared.stop.load(Ordering::SeqCst) || locked.requests.is_done(&ticket);
+    let (mut since, mut due) = (Instant::now(), QUIET);
+    loop {
+        let waited = engine.wait(guard, None, |locked| ended(locked) || locked.worker.has_unread(ANY_TAG.0, ANY_TAG.1));
+        if waited.is_err() || ended(guard) {
+            break;
+        }
+        let pause = due.saturating_sub(since.elapsed()).min(GLANCE);
+        let drives = guard.drives;
+        // Nobody sends a wake-up to who is awake: this ends before its time only if the pipe is dropped.
+        let _ = MutexGuard::unlocked(guard, || woken.recv_timeout(pause));
+        if guard.drives != drives {
+            (since, due) = (Instant::now(), QUIET);
+        } else if since.elapsed() >= due {
+            engine.look(guard);
+            due = due.saturating_mul(2);
+        }
+    }
+    if guard.requests.is_done(&ticket) {
         guard.requests.finish(ticket);
     } else {
         guard.requests.abandon(ticket);

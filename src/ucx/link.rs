@@ -809,6 +809,35 @@ mod tests {
         }
     }
 
+    /// Until the socket is full and the last message lies in UCX's buffers; then this end makes no call any more.
+    #[test]
+    fn what_was_sent_leaves_while_the_caller_is_away() {
+        for unread in [0, 1] {
+            let (a, b) = pair(&Settings::new(vec![("TLS".into(), "tcp".into())]));
+            (0..unread).for_each(|_| send_all(&b));
+            let storage = Storage::zeroed(10_000);
+            let payload = Payload::Block { storage: &storage, offset: 0, len: 10_000 };
+            let message = Message { lane: Lane::Data, kind: Kind(2), payload };
+            let mut guard = a.engine.lock().expect("no fork");
+            let mut sent = 1;
+            let last = loop {
+                if let Some(ticket) = a.post_send(&mut guard, &message).expect("post") {
+                    break ticket;
+                }
+                sent += 1;
+            };
+            guard.requests.abandon(last);
+            drop(guard);
+            a.flusher.as_ref().expect("tcp").mark();
+            let mut into = Storage::zeroed(10_000);
+            for _ in 0..sent {
+                let got = b.recv(Lane::Data, Target::Block(into), soon()).expect("recv");
+                into = got.block.expect("block");
+            }
+            drop(a);
+        }
+    }
+
     #[test]
     fn a_send_that_expired_keeps_its_bytes() {
         for settings in transports() {

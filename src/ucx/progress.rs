@@ -46,6 +46,8 @@ pub(super) struct Locked<T: Driven> {
     driver: bool,
     /// The driver has been signalled since it went to sleep.
     called: bool,
+    /// How often a wait had to drive.
+    pub(super) drives: u64,
     /// How many sleep on the condition.
     followers: usize,
     /// The completions that those who sleep know of.
@@ -91,7 +93,8 @@ impl<T: Driven> Engine<T> {
     pub(super) fn new(worker: Worker, child: T, spin: Duration) -> Self {
         let event_fd = worker.event_fd();
         let requests = Requests::new();
-        let locked = Locked { child, requests, worker, driver: false, called: false, followers: 0, announced: 0 };
+        let locked =
+            Locked { child, requests, worker, driver: false, called: false, drives: 0, followers: 0, announced: 0 };
         Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin, blocked: AtomicU64::new(0) }
     }
 
@@ -151,6 +154,7 @@ impl<T: Driven> Engine<T> {
         deadline: Deadline,
         ready: impl Fn(&Locked<T>) -> bool,
     ) -> Result<(), Stop> {
+        guard.drives += 1;
         let mut spin = Spin::new(self.spin);
         let mut nap = SHORTEST_NAP;
         loop {

@@ -156,6 +156,9 @@ impl PipeOptions {
     /// crate (`MM_ERROR_HANDLING=y`, `TCP_PUT_ENABLE=n`, `TCP_TX_SEG_SIZE=64k`, ...). Default: none.
     ///
     /// Versions before 1.14 know the settings of a single transport only by their bare names here (`TX_SEG_SIZE`).
+    ///
+    /// Over TCP, messages of some 100 KiB are faster by half with `TCP_TX_SEG_SIZE` and `TCP_RX_SEG_SIZE` of `256k`
+    /// (`benches/RESULTS.md`). Both ends must have them: UCX aborts a process that gets a larger segment than it takes.
     #[must_use]
     pub fn ucx(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();

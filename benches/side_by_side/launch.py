@@ -102,6 +102,7 @@ def peers():
         add(f"c{version}", "shm", f"C reference, UCX {version}", "c", [c], {**MM, **env}, **ucx)
         add(f"perf{version}", "shm", f"ucx_perftest -e, UCX {version}", None, env={**MM, **env}, perftest=True, **ucx)
         add(f"rs{version}-tcp", "tcp", f"this crate, UCX {version}", "rust", [rust], {**env, "UCX_TLS": "tcp"}, **ucx)
+        add(f"rs{version}-tcp-256k", "tcp", f"this crate, segments of 256 KiB, UCX {version}", "rust", [rust], {**SEGMENTS, **env}, **ucx)
         add(f"c{version}-tcp", "tcp", f"C reference, UCX {version}", "c", [c], {**SEGMENTS, **env}, **ucx)
         add(f"perf{version}-tcp", "tcp", f"ucx_perftest -e, UCX {version}", None, env={**SEGMENTS, **env}, perftest=True, **ucx)
     add("py-poll", "shm", "Python TensorDictPipe, tuned (polling, shared memory)", "python", ["PYTHON", f"{HERE}/peer.py", "pipe"], {**POLLING, **MM})

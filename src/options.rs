@@ -158,7 +158,7 @@ impl PipeOptions {
     /// Versions before 1.14 know the settings of a single transport only by their bare names here (`TX_SEG_SIZE`).
     ///
     /// Over TCP, messages of some 100 KiB are faster by half with `TCP_TX_SEG_SIZE` and `TCP_RX_SEG_SIZE` of `256k`
-    /// (`benches/RESULTS.md`). Both ends must have them: UCX aborts a process that gets a larger segment than it takes.
+    /// (`benches/RESULTS.md`). Both ends must have them: a larger segment than it takes crashes a process within UCX.
     #[must_use]
     pub fn ucx(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();

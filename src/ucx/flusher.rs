@@ -20,13 +20,12 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::endpoint::Endpoint;
 use super::progress::{Engine, Guard, Locked};
-use super::status::Status;
+use super::worker::ANY_TAG;
 
 /// How long a caller must have been away.
 const QUIET: Duration = Duration::from_millis(1);
 /// How often a pause looks whether a caller has driven the worker, which none does before it has read everything.
 const GLANCE: Duration = Duration::from_millis(50);
-const ANY_TAG: (u64, u64) = (0, 0);
 
 #[derive(Debug)]
 pub(super) struct Flusher {
@@ -120,19 +119,13 @@ fn flush(engine: &Engine<Endpoint>, guard: &mut Guard<'_, Endpoint>, shared: &Sh
     if guard.child.is_closed() {
         return;
     }
-    let ticket = guard.requests.take();
-    let slot = guard.requests.slot(&ticket);
+    let Locked { child, requests, .. } = &mut **guard;
     // SAFETY: the slot lives until it is done or the worker is destroyed.
-    let request = unsafe { guard.child.flush(slot) };
-    if Status::of_ptr(request) != Status::IN_PROGRESS {
-        guard.requests.finish(ticket);
-        return;
-    }
-    slot.request.set(request);
+    let Ok(Some(ticket)) = requests.post(|slot| unsafe { child.flush(slot) }) else { return };
     let ended = |locked: &Locked<Endpoint>| shared.stop.load(Ordering::SeqCst) || locked.requests.is_done(&ticket);
     let (mut since, mut due) = (Instant::now(), QUIET);
     loop {
-        let waited = engine.wait(guard, None, |locked| ended(locked) || locked.worker.has_unread(ANY_TAG.0, ANY_TAG.1));
+        let waited = engine.wait(guard, None, |locked| ended(locked) || locked.worker.has_unread(ANY_TAG));
         if waited.is_err() || ended(guard) {
             break;
         }

@@ -400,23 +400,14 @@ impl UcxLink {
         message: &Message<'_>,
         gather: &Arc<Gather>,
     ) -> Result<Option<Ticket>, LinkError> {
-        let ticket = guard.requests.claim();
-        let slot = guard.requests.slot(&ticket);
-        slot.gather.set(Some(Arc::clone(gather)));
-        slot.cursor.set(Cursor::default());
-        // SAFETY: the slot, and with it what it gathers, lives until it is done.
-        let request = unsafe { guard.child.tag_send_gather(gather_datatype(), self.tag(message), slot) };
-        let status = Status::of_ptr(request);
-        if status == Status::IN_PROGRESS {
-            slot.request.set(request);
-            return Ok(Some(ticket));
-        }
-        guard.requests.finish(ticket);
-        if status.is_ok() {
-            Ok(None)
-        } else {
-            Err(failed(guard, "ucp_tag_send_nbx", status))
-        }
+        let Locked { child, requests, .. } = &mut **guard;
+        let posted = requests.post(|slot| {
+            slot.gather.set(Some(Arc::clone(gather)));
+            slot.cursor.set(Cursor::default());
+            // SAFETY: the slot, and with it what it gathers, lives until it is done.
+            unsafe { child.tag_send_gather(gather_datatype(), self.tag(message), slot) }
+        });
+        posted.map_err(|status| failed(guard, "ucp_tag_send_nbx", status))
     }
 
     fn tag(&self, message: &Message<'_>) -> u64 {
@@ -623,7 +614,7 @@ impl Link for UcxLink {
             return Ok(());
         }
         let flushed = self.flush(&mut guard, deadline);
-        guard.worker.discard_unread(self.recv_tag, !KIND_MASK);
+        guard.worker.discard_unread((self.recv_tag, !KIND_MASK));
         // A close that is not forced waits for the peer, without an end; so flush first, which can be given up. Then close
         // by force, which needs nobody: one of ours has said that it received everything. Python says nothing and
         // progresses always, and could lose a rendezvous that it has not finished.
@@ -643,43 +634,24 @@ impl Link for UcxLink {
 /// Whether a plain message has arrived on `tag`, by way of a broken connection.
 fn has_message(guard: &mut Guard<'_, Endpoint>, tag: u64) -> bool {
     drain(guard);
-    guard.worker.has_unread(tag, u64::MAX)
+    guard.worker.has_unread((tag, u64::MAX))
 }
 
 /// Begins to close; gives the operation's ticket if it did not end at once.
 fn begin_close(guard: &mut Guard<'_, Endpoint>, force: bool) -> Option<Ticket> {
-    let ticket = guard.requests.take();
     let Locked { child, requests, .. } = &mut **guard;
-    let slot = requests.slot(&ticket);
     // SAFETY: the slot lives until it is done or the worker is destroyed.
-    let request = unsafe { child.close(force, slot) };
-    if Status::of_ptr(request) == Status::IN_PROGRESS {
-        slot.request.set(request);
-        return Some(ticket);
-    }
-    guard.requests.finish(ticket);
-    None
+    requests.post(|slot| unsafe { child.close(force, slot) }).ok().flatten()
 }
 
 impl UcxLink {
     fn flush(&self, guard: &mut Guard<'_, Endpoint>, deadline: Deadline) -> Result<(), LinkError> {
-        let ticket = guard.requests.take();
-        let slot = guard.requests.slot(&ticket);
+        let Locked { child, requests, .. } = &mut **guard;
         // SAFETY: the slot lives until it is done or the worker is destroyed.
-        let request = unsafe { guard.child.flush(slot) };
-        match Status::of_ptr(request) {
-            Status::OK => {
-                guard.requests.finish(ticket);
-                Ok(())
-            }
-            Status::IN_PROGRESS => {
-                slot.request.set(request);
-                self.finish_send(guard, ticket, deadline)
-            }
-            status => {
-                guard.requests.finish(ticket);
-                Err(failed(guard, "ucp_ep_flush_nbx", status))
-            }
+        match requests.post(|slot| unsafe { child.flush(slot) }) {
+            Ok(None) => Ok(()),
+            Ok(Some(ticket)) => self.finish_send(guard, ticket, deadline),
+            Err(status) => Err(failed(guard, "ucp_ep_flush_nbx", status)),
         }
     }
 }
@@ -812,9 +784,12 @@ mod tests {
     /// Until the socket is full and the last message lies in UCX's buffers; then this end makes no call any more.
     #[test]
     fn what_was_sent_leaves_while_the_caller_is_away() {
-        for unread in [0, 1] {
-            let (a, b) = pair(&Settings::new(vec![("TLS".into(), "tcp".into())]));
-            (0..unread).for_each(|_| send_all(&b));
+        for unread in [false, true] {
+            let [_, tcp] = transports();
+            let (a, b) = pair(&tcp);
+            if unread {
+                send_all(&b);
+            }
             let storage = Storage::zeroed(10_000);
             let payload = Payload::Block { storage: &storage, offset: 0, len: 10_000 };
             let message = Message { lane: Lane::Data, kind: Kind(2), payload };

@@ -323,12 +323,8 @@ impl Driven for Endpoint {
             unsafe { worker.cancel(request) }
         }
         if !self.is_closed() {
-            let ticket = requests.take();
-            let slot = requests.slot(&ticket);
             // SAFETY: the slots live until the worker is destroyed.
-            let close = unsafe { self.close(true, slot) };
-            if Status::of_ptr(close) == Status::IN_PROGRESS {
-                slot.request.set(close);
+            if let Ok(Some(ticket)) = requests.post(|slot| unsafe { self.close(true, slot) }) {
                 requests.abandon(ticket);
             }
         }

@@ -134,6 +134,30 @@ impl Requests {
         self.claim()
     }
 
+    /// Posts an operation in a slot of its own: its ticket, unless it ended at once.
+    pub(super) fn post(
+        &mut self,
+        post: impl FnOnce(&Slot) -> ucx_sys::ucs_status_ptr_t,
+    ) -> Result<Option<Ticket>, Status> {
+        let ticket = self.take();
+        let slot = self.slot(&ticket);
+        let request = post(slot);
+        match Status::of_ptr(request) {
+            Status::IN_PROGRESS => {
+                slot.request.set(request);
+                Ok(Some(ticket))
+            }
+            status => {
+                self.finish(ticket);
+                if status.is_ok() {
+                    Ok(None)
+                } else {
+                    Err(status)
+                }
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn slot(&self, ticket: &Ticket) -> &Slot {
         &self.slots[ticket.0]

@@ -12,6 +12,9 @@ use super::error::UcxError;
 use super::request::Slot;
 use super::status::{check, Status};
 
+/// A tag and a mask that every message matches.
+pub(super) const ANY_TAG: (u64, u64) = (0, 0);
+
 /// Used by one thread at a time: it is neither `Send` nor `Sync`, and only the engine's lock says otherwise.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -131,14 +134,14 @@ impl Worker {
     }
 
     /// Whether a message has arrived that no receive was posted for.
-    pub(super) fn has_unread(&self, tag: u64, mask: u64) -> bool {
+    pub(super) fn has_unread(&self, (tag, mask): (u64, u64)) -> bool {
         let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         // SAFETY: a live worker under its lock; `info` is filled in during the call. The message stays where it is.
         !unsafe { ucx_sys::ucp_tag_probe_nb(self.raw, tag, mask, 0, &mut info) }.is_null()
     }
 
     /// Throws away what has arrived and nobody will receive; UCX would warn of each message.
-    pub(super) fn discard_unread(&self, tag: u64, mask: u64) {
+    pub(super) fn discard_unread(&self, (tag, mask): (u64, u64)) {
         let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         loop {
             // SAFETY: a live worker under its lock; `info` is filled in during the call.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use super::copy::copy;
 use super::Storage;
 
 /// Pieces of bytes, one after the other, and what keeps them where they are: the transport copies them from there into
@@ -110,8 +111,7 @@ impl Gather {
             let from = &self.bytes(span)[cursor.within..];
             let len = from.len().min(out.len());
             let (to, rest) = std::mem::take(&mut out).split_at_mut(len);
-            // SAFETY: as many bytes, elsewhere: C's own buffer.
-            unsafe { to.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(from.as_ptr(), len) };
+            copy(&from[..len], to);
             out = rest;
             cursor.within += len;
             if cursor.within == span.len {

@@ -7,6 +7,7 @@
 //! handle may write even though the slot exists, and the slot may lend the block again once no handle is left.
 
 #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the transport
+mod copy;
 mod gather;
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
@@ -16,6 +17,7 @@ use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 
 #[cfg(feature = "ucx")]
+pub(crate) use copy::copy;
 pub(crate) use gather::Cursor;
 pub(crate) use gather::{Gather, Pieces};
 

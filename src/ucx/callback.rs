@@ -2,7 +2,7 @@
 //!
 //! They run inside `ucp_worker_progress` or a posting call, so under the engine's lock.
 
-use std::cell::Cell;
+use std::sync::OnceLock;
 
 use libc::c_void;
 
@@ -19,8 +19,8 @@ unsafe fn complete(user_data: *mut c_void, status: ucx_sys::ucs_status_t, set: i
     set(slot);
     slot.status.set(Status(status));
     slot.done.set(true);
-    // SAFETY: the counter is boxed beside the slots and lives as long as they do.
-    let completions: &Cell<u64> = unsafe { &*slot.completions };
+    // SAFETY: boxed beside the slots.
+    let completions = unsafe { &(*slot.common).completions };
     completions.set(completions.get().wrapping_add(1));
 }
 
@@ -30,13 +30,25 @@ pub(super) unsafe extern "C" fn sent(_: *mut c_void, status: ucx_sys::ucs_status
     unsafe { complete(user_data, status, |_| ()) }
 }
 
-/// The datatype of bytes that a slot gathers: UCX asks for them as it has room.
-pub(super) const GATHER: ucx_sys::ucp_generic_dt_ops_t = ucx_sys::ucp_generic_dt_ops_t {
+/// The datatype of bytes that we copy, made once; its buffer is a slot.
+pub(super) fn copied() -> ucx_sys::ucp_datatype_t {
+    static DATATYPE: OnceLock<ucx_sys::ucp_datatype_t> = OnceLock::new();
+    *DATATYPE.get_or_init(|| {
+        let mut datatype = 0;
+        // SAFETY: UCX copies the callbacks.
+        let status = unsafe { ucx_sys::ucp_dt_create_generic(&COPY, std::ptr::null_mut(), &mut datatype) };
+        assert!(Status(status).is_ok(), "no memory for a datatype");
+        datatype
+    })
+}
+
+/// UCX asks for bytes as it has room, and gives what it has.
+const COPY: ucx_sys::ucp_generic_dt_ops_t = ucx_sys::ucp_generic_dt_ops_t {
     start_pack: Some(start_pack),
-    start_unpack: None,
+    start_unpack: Some(start_unpack),
     packed_size: Some(packed_size),
     pack: Some(pack),
-    unpack: None,
+    unpack: Some(unpack),
     finish: Some(finish),
 };
 
@@ -44,22 +56,34 @@ unsafe extern "C" fn start_pack(_: *mut c_void, slot: *const c_void, _: usize) -
     slot.cast_mut()
 }
 
+unsafe extern "C" fn start_unpack(_: *mut c_void, slot: *mut c_void, _: usize) -> *mut c_void {
+    slot
+}
+
 unsafe extern "C" fn packed_size(slot: *mut c_void) -> usize {
     // SAFETY: posted with a slot, which lives until its operation is done.
     let slot = unsafe { &*slot.cast::<Slot>() };
-    slot.with_gather(|gather, _| gather.len())
+    slot.packed_size()
 }
 
 unsafe extern "C" fn pack(slot: *mut c_void, offset: usize, out: *mut c_void, room: usize) -> usize {
     // SAFETY: posted with a slot, which lives until its operation is done.
     let slot = unsafe { &*slot.cast::<Slot>() };
-    slot.with_gather(|gather, cursor| {
-        // UCX may say that there is room without end, when it knows that there is for all.
-        let len = room.min(gather.len().saturating_sub(offset));
-        // SAFETY: UCX's own buffer, which has this room.
-        let out = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
-        gather.copy(offset, cursor, out)
-    })
+    // SAFETY: UCX's own buffer, which has this room.
+    unsafe { slot.pack(offset, out.cast(), room) }
+}
+
+unsafe extern "C" fn unpack(
+    slot: *mut c_void,
+    offset: usize,
+    bytes: *const c_void,
+    len: usize,
+) -> ucx_sys::ucs_status_t {
+    // SAFETY: posted with a slot, which lives until its operation is done.
+    let slot = unsafe { &*slot.cast::<Slot>() };
+    // SAFETY: UCX has received these bytes.
+    let fits = unsafe { slot.unpack(offset, bytes.cast(), len) };
+    if fits { Status::OK } else { Status::TRUNCATED }.0
 }
 
 unsafe extern "C" fn finish(_: *mut c_void) {}

@@ -10,7 +10,7 @@ use libc::c_void;
 use super::address::CAddress;
 use super::callback;
 use super::error::UcxError;
-use super::request::Slot;
+use super::request::{Buffer, Slot};
 use super::status::{check, Status};
 use super::worker::Worker;
 
@@ -79,36 +79,16 @@ impl Endpoint {
         self.raw.is_null()
     }
 
-    /// Posts a tag send of `len` bytes at `data`. Gives null, a request, or an error, as UCX does.
+    /// Posts a tag send of what is in `buffer`. Gives null, a request, or an error, as UCX does.
     ///
     /// # Safety
-    /// `data` stays readable, and `slot` alive, until the slot is done.
-    pub(super) unsafe fn tag_send(
-        &self,
-        data: *const c_void,
-        len: usize,
-        tag: u64,
-        slot: &Slot,
-    ) -> ucx_sys::ucs_status_ptr_t {
-        // SAFETY: an open endpoint under its lock; the caller's promise covers the rest.
-        unsafe { ucx_sys::ucp_tag_send_nbx(self.raw, data, len, tag, &sending(slot)) }
-    }
-
-    /// Posts a tag send of the bytes that `slot` gathers; as [`Endpoint::tag_send`].
-    ///
-    /// # Safety
-    /// `slot` stays alive until it is done.
-    pub(super) unsafe fn tag_send_gather(
-        &self,
-        datatype: ucx_sys::ucp_datatype_t,
-        tag: u64,
-        slot: &Slot,
-    ) -> ucx_sys::ucs_status_ptr_t {
+    /// What `buffer` names stays readable, and `slot` alive, until the slot is done.
+    #[inline]
+    pub(super) unsafe fn tag_send(&self, buffer: Buffer, tag: u64, slot: &Slot) -> ucx_sys::ucs_status_ptr_t {
         let mut param = sending(slot);
-        param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_DATATYPE;
-        param.datatype = datatype;
+        let (data, len) = buffer.describe(slot, &mut param);
         // SAFETY: an open endpoint under its lock; the caller's promise covers the rest.
-        unsafe { ucx_sys::ucp_tag_send_nbx(self.raw, ptr::from_ref(slot).cast(), 1, tag, &param) }
+        unsafe { ucx_sys::ucp_tag_send_nbx(self.raw, data, len, tag, &param) }
     }
 
     /// Posts a stream send; as [`Endpoint::tag_send`].

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::address::check_usable;
-use super::callback;
 use super::config::Settings;
 use super::context::Context;
 use super::endpoint::Endpoint;
@@ -15,7 +14,7 @@ use super::flusher::Flusher;
 use super::listener::{ConnectionRequest, Listener};
 use super::progress::{drain, Engine, Guard, Locked, Stop};
 use super::refuser::Refuser;
-use super::request::{kind_of, place, Ticket, CONTROL_BIT};
+use super::request::{kind_of, Buffer, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
 use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
@@ -37,6 +36,9 @@ const PYTHON: Hello = Hello { tag: 0x1234_5678_9abc_def0 };
 /// Transports between processes of one host that keep nothing back: what a send has handed over, the peer can read
 /// without us.
 const LOCAL_TRANSPORTS: &[&str] = &["posix/", "sysv/", "xpmem/", "cma/", "knem/", "self/"];
+
+/// Those of them that only know a way through buffers in shared memory: what goes in and out is copied.
+const COPYING_TRANSPORTS: &[&str] = &["posix/", "sysv/"];
 
 /// What can go wrong before there is a link.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -102,8 +104,7 @@ impl Connecting {
     }
 
     fn link(self, ours: Hello, theirs: Hello, transports: Vec<String>) -> UcxLink {
-        let local = !transports.is_empty()
-            && transports.iter().all(|t| LOCAL_TRANSPORTS.iter().any(|local| t.starts_with(local)));
+        let local = only(&transports, LOCAL_TRANSPORTS);
         let engine = Arc::new(self.engine);
         let name = self.peer.map_or_else(|| "tdpipe".to_owned(), |peer| format!("tdpipe-{peer}"));
         UcxLink {
@@ -149,7 +150,13 @@ impl Connecting {
         exchanged: Result<Hello, EstablishError>,
     ) -> Result<(Hello, Vec<String>), EstablishError> {
         match (exchanged, guard.child.failure()) {
-            (Ok(theirs), _) => Ok((theirs, guard.child.transports())),
+            (Ok(theirs), _) => {
+                let transports = guard.child.transports();
+                if only(&transports, COPYING_TRANSPORTS) {
+                    guard.requests.go_by_shared_memory();
+                }
+                Ok((theirs, transports))
+            }
             // Python has heard us, sent what it had and left. With the endpoint goes only its greeting; on its tag
             // nobody receives any more.
             (Err(_), Some(_)) if self.side == Side::Server && has_message(guard, ours.tag) => {
@@ -361,22 +368,25 @@ impl UcxLink {
     fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
         guard.requests.prepare();
         let slot = guard.requests.prepared();
-        let (data, len) = match message.payload {
+        let bytes: &[u8] = match message.payload {
             Payload::Small(bytes) => {
                 let mut small = [0; SMALL_BYTES];
                 small[..bytes.len()].copy_from_slice(bytes);
                 slot.small.set(small);
-                (slot.small.as_ptr().cast_const().cast(), bytes.len())
+                // SAFETY: the slot's own, set just now.
+                unsafe { std::slice::from_raw_parts(slot.small.as_ptr().cast(), bytes.len()) }
             }
-            Payload::Block { storage, offset, len } => (storage.as_bytes()[offset..offset + len].as_ptr().cast(), len),
+            Payload::Block { storage, offset, len } => &storage.as_bytes()[offset..offset + len],
             Payload::Gather(gather) => match gather.contiguous() {
-                Some(bytes) => (bytes.as_ptr().cast(), bytes.len()),
+                Some(bytes) => bytes,
                 None => return self.post_gather(guard, message, gather),
             },
         };
         // SAFETY: the bytes are the slot's own or the caller's block, of which the slot gets a handle below if UCX
         // goes on reading after this call. The slot lives until it is done.
-        let request = unsafe { guard.child.tag_send(data, len, self.tag(message), slot) };
+        let request = unsafe {
+            guard.child.tag_send(slot.buffer(bytes.as_ptr().cast_mut(), bytes.len()), self.tag(message), slot)
+        };
         match Status::of_ptr(request) {
             Status::OK => Ok(None),
             Status::IN_PROGRESS => {
@@ -405,7 +415,7 @@ impl UcxLink {
             slot.gather.set(Some(Arc::clone(gather)));
             slot.cursor.set(Cursor::default());
             // SAFETY: the slot, and with it what it gathers, lives until it is done.
-            unsafe { child.tag_send_gather(gather_datatype(), self.tag(message), slot) }
+            unsafe { child.tag_send(Buffer::Copied, self.tag(message), slot) }
         });
         posted.map_err(|status| failed(guard, "ucp_tag_send_nbx", status))
     }
@@ -558,7 +568,10 @@ impl Link for UcxLink {
             Target::Small => None,
             Target::Block(block) => Some(block),
         };
-        let place = place(slot, block.as_ref());
+        let (data, capacity) = match &block {
+            Some(block) => (block.as_ptr(), block.len()),
+            None => (slot.small.as_ptr().cast(), SMALL_BYTES),
+        };
         let tag = if self.kinds {
             (self.recv_tag | lane_bit(lane), !(KIND_MASK & !CONTROL_BIT))
         } else {
@@ -567,13 +580,13 @@ impl Link for UcxLink {
         let mut info = ucx_sys::ucp_tag_recv_info_t::default();
         // SAFETY: the bytes are the slot's own or a block of which this is the only handle, and which the slot gets below
         // if UCX goes on writing after this call. The slot lives until it is done.
-        let request = unsafe { guard.worker.tag_recv(place, tag, slot, &mut info) };
+        let request = unsafe { guard.worker.tag_recv(slot.buffer(data, capacity), tag, slot, &mut info) };
         match Status::of_ptr(request) {
             Status::OK => {
                 Ok(Received { kind: kind_of(info.sender_tag), len: info.length, small: slot.small.get(), block })
             }
             status => {
-                slot.capacity.set(place.1);
+                slot.capacity.set(capacity);
                 if status == Status::IN_PROGRESS {
                     slot.request.set(request);
                 }
@@ -631,6 +644,11 @@ impl Link for UcxLink {
     }
 }
 
+/// Whether there are transports, and none that is not named.
+fn only(transports: &[String], names: &[&str]) -> bool {
+    !transports.is_empty() && transports.iter().all(|it| names.iter().any(|name| it.starts_with(name)))
+}
+
 /// Whether a plain message has arrived on `tag`, by way of a broken connection.
 fn has_message(guard: &mut Guard<'_, Endpoint>, tag: u64) -> bool {
     drain(guard);
@@ -654,18 +672,6 @@ impl UcxLink {
             Err(status) => Err(failed(guard, "ucp_ep_flush_nbx", status)),
         }
     }
-}
-
-/// The datatype of [`callback::GATHER`], made once.
-fn gather_datatype() -> ucx_sys::ucp_datatype_t {
-    static DATATYPE: OnceLock<ucx_sys::ucp_datatype_t> = OnceLock::new();
-    *DATATYPE.get_or_init(|| {
-        let mut datatype = 0;
-        // SAFETY: UCX copies the callbacks.
-        let status = unsafe { ucx_sys::ucp_dt_create_generic(&callback::GATHER, std::ptr::null_mut(), &mut datatype) };
-        assert!(Status(status).is_ok(), "no memory for a datatype");
-        datatype
-    })
 }
 
 fn lane_bit(lane: Lane) -> u64 {
@@ -920,11 +926,23 @@ mod tests {
 
     #[test]
     fn a_message_too_long_is_an_error() {
-        let (a, b) = pair(&Settings::default());
-        let block = Storage::zeroed(100);
-        let payload = Payload::Block { storage: &block, offset: 0, len: 100 };
-        a.send(&[Message { lane: Lane::Data, kind: Kind::PLAIN, payload }], soon()).expect("send");
-        let got = b.recv(Lane::Data, Target::Small, soon());
-        assert!(matches!(got, Err(RecvFailure::Error(LinkError::TooLong { capacity: 16 }))), "{got:?}");
+        // Whole, in fragments, and announced first; into a slot and into a block.
+        for len in [100, 5_000, 100_000, 600_000] {
+            for settings in transports() {
+                let (a, b) = pair(&settings);
+                let sender = std::thread::spawn(move || {
+                    let block = Storage::zeroed(len);
+                    let payload = Payload::Block { storage: &block, offset: 0, len };
+                    let message = || Message { lane: Lane::Data, kind: Kind::PLAIN, payload };
+                    a.send(&[message(), message()], soon()).map(|()| a)
+                });
+                let got = b.recv(Lane::Data, Target::Small, soon());
+                assert!(matches!(got, Err(RecvFailure::Error(LinkError::TooLong { capacity: 16 }))), "{got:?}");
+                let got = b.recv(Lane::Data, Target::Block(Storage::zeroed(len - 1)), soon());
+                let Err(RecvFailure::Error(LinkError::TooLong { capacity })) = got else { panic!("{got:?}") };
+                assert_eq!(capacity, len - 1);
+                drop(sender.join().expect("sender"));
+            }
+        }
     }
 }

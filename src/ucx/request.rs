@@ -6,13 +6,15 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
 
 use crate::link::handshake::KIND_MASK;
 use crate::link::{Kind, Received, SMALL_BYTES};
-use crate::storage::{Cursor, Gather, Storage};
+use crate::storage::{copy, Cursor, Gather, Storage};
 
+use super::callback;
 use super::status::Status;
 
 /// Kinds with this bit travel on the control lane.
@@ -21,12 +23,21 @@ pub(super) const CONTROL_BIT: u64 = 0x80;
 /// The operations of one connection at a time: a window of sends, two receives, a flush, and some to spare.
 const SLOTS: usize = 16;
 
+/// The shortest message that we copy into and out of shared memory: UCX has shorter ways for what one `memcpy` does.
+const COPIED_FROM: usize = 4096;
+
 /// Names a slot until [`Requests::finish`] or [`Requests::abandon`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(usize);
 
-/// Where callbacks count completions, so that a driver notices that it completed somebody else's operation.
-pub(super) type Completions = Cell<u64>;
+/// What the callbacks of all slots of a worker share.
+#[derive(Debug, Default)]
+pub(super) struct Common {
+    /// So that a driver notices that it completed somebody else's operation.
+    pub(super) completions: Cell<u64>,
+    /// Whether messages reach the peer by buffers in shared memory, into and out of which we copy them.
+    by_shared_memory: Cell<bool>,
+}
 
 /// One operation. All fields are cells: the callback writes them while the engine holds shared references.
 pub(super) struct Slot {
@@ -40,23 +51,73 @@ pub(super) struct Slot {
     pub(super) small: Cell<[u8; SMALL_BYTES]>,
     /// The block that C reads or writes.
     block: Cell<Option<Storage>>,
-    /// The bytes that C asks us to copy, and how far it has.
+    /// The bytes that C asks us to copy: one span, unless there are several, and how far they are copied.
+    pub(super) span: Cell<(*mut u8, usize)>,
     pub(super) gather: Cell<Option<Arc<Gather>>>,
     pub(super) cursor: Cell<Cursor>,
     /// How many bytes a receive has room for.
     pub(super) capacity: Cell<usize>,
-    pub(super) completions: *const Completions,
+    /// Boxed beside the slots, and lives as long as they do.
+    pub(super) common: *const Common,
 }
 
 impl Slot {
-    /// For the callbacks that copy.
-    pub(super) fn with_gather(&self, f: impl FnOnce(&Gather, &mut Cursor) -> usize) -> usize {
+    /// What C is to read or write for this slot's operation.
+    #[inline]
+    pub(super) fn buffer(&self, data: *mut u8, len: usize) -> Buffer {
+        // SAFETY: boxed beside the slots.
+        if len < COPIED_FROM || !unsafe { (*self.common).by_shared_memory.get() } {
+            return Buffer::At(data.cast(), len);
+        }
+        self.span.set((data, len));
+        Buffer::Copied
+    }
+
+    /// How many bytes there are to copy, or how many there is room for.
+    pub(super) fn packed_size(&self) -> usize {
         let gather = self.gather.take();
-        let mut cursor = self.cursor.get();
-        let result = gather.as_deref().map_or(0, |gather| f(gather, &mut cursor));
-        self.cursor.set(cursor);
+        let len = gather.as_ref().map_or_else(|| self.span.get().1, |gather| gather.len());
         self.gather.set(gather);
-        result
+        len
+    }
+
+    /// Copies from byte `at` on as much as there is and fits into `out`; gives how much.
+    ///
+    /// # Safety
+    /// The slot's operation is under way, and `out` has `room` bytes that nobody else uses: C's own.
+    pub(super) unsafe fn pack(&self, at: usize, out: *mut u8, room: usize) -> usize {
+        // C may say that there is room without end, when it knows that there is for all.
+        let len = room.min(self.packed_size().saturating_sub(at));
+        // SAFETY: the caller's promise.
+        let out: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
+        let Some(gather) = self.gather.take() else {
+            let (start, total) = self.span.get();
+            // SAFETY: the bytes that the operation keeps, of which none is written meanwhile.
+            let bytes = unsafe { std::slice::from_raw_parts(start, total) };
+            copy(bytes.get(at..at + len).unwrap_or_default(), out);
+            return len;
+        };
+        let mut cursor = self.cursor.get();
+        let copied = gather.copy(at, &mut cursor, out);
+        self.cursor.set(cursor);
+        self.gather.set(Some(gather));
+        copied
+    }
+
+    /// Copies the bytes at `from` to byte `at` on, if there is room.
+    ///
+    /// # Safety
+    /// The slot's operation is under way, and `from` has `len` bytes.
+    pub(super) unsafe fn unpack(&self, at: usize, from: *const u8, len: usize) -> bool {
+        let (start, room) = self.span.get();
+        let fits = at.checked_add(len).is_some_and(|end| end <= room);
+        if fits && len > 0 {
+            // SAFETY: the bytes that this operation alone has.
+            let to: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(start.cast(), room) };
+            // SAFETY: the caller's promise.
+            copy(unsafe { std::slice::from_raw_parts(from, len) }, &mut to[at..at + len]);
+        }
+        fits
     }
 }
 
@@ -69,7 +130,7 @@ pub(super) struct Requests {
     next: usize,
     free: Vec<usize>,
     abandoned: Vec<usize>,
-    completions: Box<Completions>,
+    common: Box<Common>,
 }
 
 impl fmt::Debug for Slot {
@@ -81,7 +142,7 @@ impl fmt::Debug for Slot {
 impl Requests {
     pub(super) fn new() -> Self {
         let (slots, free, abandoned) = (Vec::new(), Vec::new(), Vec::new());
-        let mut requests = Self { slots, next: 0, free, abandoned, completions: Box::default() };
+        let mut requests = Self { slots, next: 0, free, abandoned, common: Box::default() };
         requests.next = requests.grow();
         // Beforehand, so that no call allocates because the progress thread happens to use one more.
         for _ in 1..SLOTS {
@@ -100,10 +161,11 @@ impl Requests {
             request: Cell::new(ptr::null_mut()),
             small: Cell::new([0; SMALL_BYTES]),
             block: Cell::new(None),
+            span: Cell::new((ptr::dangling_mut(), 0)),
             gather: Cell::new(None),
             cursor: Cell::default(),
             capacity: Cell::new(0),
-            completions: &*self.completions,
+            common: &*self.common,
         }));
         self.slots.len() - 1
     }
@@ -220,7 +282,12 @@ impl Requests {
     }
 
     pub(super) fn completions(&self) -> u64 {
-        self.completions.get()
+        self.common.completions.get()
+    }
+
+    /// Messages reach the peer by buffers in shared memory, into and out of which we copy them.
+    pub(super) fn go_by_shared_memory(&self) {
+        self.common.by_shared_memory.set(true);
     }
 
     /// Every request that has not completed; for cancelling all before the worker goes.
@@ -248,11 +315,26 @@ pub(super) fn kind_of(tag: u64) -> Kind {
     Kind((tag & KIND_MASK & !CONTROL_BIT) as u8)
 }
 
-/// The address and length that C gets for a target.
-#[inline]
-pub(super) fn place(slot: &Slot, block: Option<&Storage>) -> (*mut libc::c_void, usize) {
-    match block {
-        Some(block) => (block.as_ptr().cast(), block.len()),
-        None => (slot.small.as_ptr().cast(), SMALL_BYTES),
+/// Where C finds a message or puts one.
+#[derive(Clone, Copy)]
+pub(super) enum Buffer {
+    /// So many bytes there.
+    At(*mut libc::c_void, usize),
+    /// In what the slot says, which we copy.
+    Copied,
+}
+
+impl Buffer {
+    /// The two arguments of an operation that say so, and the datatype if C does not assume it.
+    #[inline]
+    pub(super) fn describe(self, slot: &Slot, param: &mut ucx_sys::ucp_request_param_t) -> (*mut libc::c_void, usize) {
+        match self {
+            Self::At(data, len) => (data, len),
+            Self::Copied => {
+                param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_DATATYPE;
+                param.datatype = callback::copied();
+                (ptr::from_ref(slot).cast_mut().cast(), 1)
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::callback;
 use super::context::{loaded_version, Context};
 use super::endpoint::with_slot;
 use super::error::UcxError;
-use super::request::Slot;
+use super::request::{Buffer, Slot};
 use super::status::{check, Status};
 
 /// A tag and a mask that every message matches.
@@ -103,20 +103,21 @@ impl Worker {
         self.event_fd
     }
 
-    /// Posts a receive of the next message whose tag equals `tag` under `mask`, of at most `len` bytes. If null comes
-    /// back it has completed at once and `info` describes the message; otherwise the callback will.
+    /// Posts a receive of the next message whose tag equals `tag` under `mask`, into `buffer`. If null comes back
+    /// it has completed at once and `info` describes the message; otherwise the callback will.
     ///
     /// # Safety
-    /// `data` stays writable and untouched, and `slot` alive, until the slot is done.
+    /// What `buffer` names stays writable and untouched, and `slot` alive, until the slot is done.
     pub(super) unsafe fn tag_recv(
         &self,
-        (data, len): (*mut libc::c_void, usize),
+        buffer: Buffer,
         (tag, mask): (u64, u64),
         slot: &Slot,
         info: &mut ucx_sys::ucp_tag_recv_info_t,
     ) -> ucx_sys::ucs_status_ptr_t {
         let mut param = with_slot(slot);
         param.cb.recv = Some(callback::tag_received);
+        let (data, len) = buffer.describe(slot, &mut param);
         if self.describes_at_once {
             param.op_attr_mask |= ucx_sys::UCP_OP_ATTR_FIELD_RECV_INFO;
             param.recv_info.tag_info = info;

@@ -1,0 +1,37 @@
+//! [`copy`]: bytes into and out of memory that another process reads or writes.
+
+use std::mem::MaybeUninit;
+
+/// glibc's `memcpy` turns to `rep movsb` at 2,112 bytes, which on AMD's processors takes twice as long as its vector
+/// instructions where another core of the chiplet had the bytes last. Shorter pieces never get there.
+const PIECE: usize = 2048;
+
+/// Copies as many bytes as both have.
+#[inline]
+pub(crate) fn copy(from: &[u8], to: &mut [MaybeUninit<u8>]) {
+    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
+        let len = from.len().min(to.len());
+        // SAFETY: both have `len` bytes, and nobody else has those of `to`.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr().cast(), len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_is_copied_and_no_other() {
+        let from: Vec<u8> = (0..6_000_u32).map(|i| ((i * 31) >> 3) as u8 | 1).collect();
+        for len in [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 5_000] {
+            for (a, b) in [(0, 0), (1, 0), (17, 41)] {
+                let mut to = vec![MaybeUninit::new(0); 6_000];
+                copy(&from[a..a + len], &mut to[b..b + len]);
+                // SAFETY: all were set above.
+                let to: Vec<u8> = to.into_iter().map(|byte| unsafe { byte.assume_init() }).collect();
+                assert!(to[b..b + len] == from[a..a + len], "{len} from {a} to {b}");
+                assert!(to[..b].iter().chain(&to[b + len..]).all(|&x| x == 0), "{len} from {a} to {b}");
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@
 
 #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the transport
 mod copy;
+#[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the transport
 mod gather;
 
 use std::alloc::{alloc_zeroed, dealloc, handle_alloc_error, Layout};
@@ -16,10 +17,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::Arc;
 
-#[cfg(feature = "ucx")]
-pub(crate) use copy::copy;
-pub(crate) use gather::Cursor;
 pub(crate) use gather::{Gather, Pieces};
+#[cfg(feature = "ucx")]
+pub(crate) use {copy::copy, gather::Cursor};
 
 /// Every block of a [`Storage`] starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;

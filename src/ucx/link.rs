@@ -14,14 +14,14 @@ use super::flusher::Flusher;
 use super::listener::{ConnectionRequest, Listener};
 use super::progress::{drain, Engine, Guard, Locked, Stop};
 use super::refuser::Refuser;
-use super::request::{kind_of, Buffer, Ticket, CONTROL_BIT};
+use super::request::{kind_of, Ticket, CONTROL_BIT};
 use super::status::Status;
 use super::worker::Worker;
 use crate::link::handshake::{Hello, HELLO_BYTES, KIND_MASK};
 use crate::link::{
     Deadline, Kind, Lane, Link, LinkError, Message, Payload, Received, RecvFailure, Target, SMALL_BYTES,
 };
-use crate::storage::{Cursor, Gather};
+use crate::storage::Gather;
 
 /// How long a forced close may take; it takes milliseconds.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
@@ -368,25 +368,25 @@ impl UcxLink {
     fn post_send(&self, guard: &mut Guard<'_, Endpoint>, message: &Message<'_>) -> Result<Option<Ticket>, LinkError> {
         guard.requests.prepare();
         let slot = guard.requests.prepared();
-        let bytes: &[u8] = match message.payload {
+        let (data, len) = match message.payload {
             Payload::Small(bytes) => {
                 let mut small = [0; SMALL_BYTES];
                 small[..bytes.len()].copy_from_slice(bytes);
                 slot.small.set(small);
-                // SAFETY: the slot's own, set just now.
-                unsafe { std::slice::from_raw_parts(slot.small.as_ptr().cast(), bytes.len()) }
+                (slot.small.as_ptr().cast(), bytes.len())
             }
-            Payload::Block { storage, offset, len } => &storage.as_bytes()[offset..offset + len],
+            Payload::Block { storage, offset, len } => {
+                (storage.as_bytes()[offset..offset + len].as_ptr().cast_mut(), len)
+            }
             Payload::Gather(gather) => match gather.contiguous() {
-                Some(bytes) => bytes,
+                Some(bytes) => (bytes.as_ptr().cast_mut(), bytes.len()),
                 None => return self.post_gather(guard, message, gather),
             },
         };
+        let buffer = slot.buffer(data, len);
         // SAFETY: the bytes are the slot's own or the caller's block, of which the slot gets a handle below if UCX
         // goes on reading after this call. The slot lives until it is done.
-        let request = unsafe {
-            guard.child.tag_send(slot.buffer(bytes.as_ptr().cast_mut(), bytes.len()), self.tag(message), slot)
-        };
+        let request = unsafe { guard.child.tag_send(buffer, self.tag(message), slot) };
         match Status::of_ptr(request) {
             Status::OK => Ok(None),
             Status::IN_PROGRESS => {
@@ -412,10 +412,9 @@ impl UcxLink {
     ) -> Result<Option<Ticket>, LinkError> {
         let Locked { child, requests, .. } = &mut **guard;
         let posted = requests.post(|slot| {
-            slot.gather.set(Some(Arc::clone(gather)));
-            slot.cursor.set(Cursor::default());
+            let buffer = slot.gather_buffer(gather);
             // SAFETY: the slot, and with it what it gathers, lives until it is done.
-            unsafe { child.tag_send(Buffer::Copied, self.tag(message), slot) }
+            unsafe { child.tag_send(buffer, self.tag(message), slot) }
         });
         posted.map_err(|status| failed(guard, "ucp_tag_send_nbx", status))
     }

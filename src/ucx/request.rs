@@ -52,9 +52,9 @@ pub(super) struct Slot {
     /// The block that C reads or writes.
     block: Cell<Option<Storage>>,
     /// The bytes that C asks us to copy: one span, unless there are several, and how far they are copied.
-    pub(super) span: Cell<(*mut u8, usize)>,
+    span: Cell<(*mut u8, usize)>,
     pub(super) gather: Cell<Option<Arc<Gather>>>,
-    pub(super) cursor: Cell<Cursor>,
+    cursor: Cell<Cursor>,
     /// How many bytes a receive has room for.
     pub(super) capacity: Cell<usize>,
     /// Boxed beside the slots, and lives as long as they do.
@@ -70,15 +70,28 @@ impl Slot {
             return Buffer::At(data.cast(), len);
         }
         self.span.set((data, len));
+        // The gather that holds these bytes may come later.
+        self.cursor.set(Cursor::default());
+        Buffer::Copied
+    }
+
+    /// The same for bytes in many places.
+    pub(super) fn gather_buffer(&self, gather: &Arc<Gather>) -> Buffer {
+        self.gather.set(Some(Arc::clone(gather)));
+        self.cursor.set(Cursor::default());
         Buffer::Copied
     }
 
     /// How many bytes there are to copy, or how many there is room for.
     pub(super) fn packed_size(&self) -> usize {
         let gather = self.gather.take();
-        let len = gather.as_ref().map_or_else(|| self.span.get().1, |gather| gather.len());
+        let total = self.total(gather.as_deref());
         self.gather.set(gather);
-        len
+        total
+    }
+
+    fn total(&self, gather: Option<&Gather>) -> usize {
+        gather.map_or_else(|| self.span.get().1, Gather::len)
     }
 
     /// Copies from byte `at` on as much as there is and fits into `out`; gives how much.
@@ -86,11 +99,12 @@ impl Slot {
     /// # Safety
     /// The slot's operation is under way, and `out` has `room` bytes that nobody else uses: C's own.
     pub(super) unsafe fn pack(&self, at: usize, out: *mut u8, room: usize) -> usize {
+        let gather = self.gather.take();
         // C may say that there is room without end, when it knows that there is for all.
-        let len = room.min(self.packed_size().saturating_sub(at));
+        let len = room.min(self.total(gather.as_deref()).saturating_sub(at));
         // SAFETY: the caller's promise.
         let out: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
-        let Some(gather) = self.gather.take() else {
+        let Some(gather) = gather else {
             let (start, total) = self.span.get();
             // SAFETY: the bytes that the operation keeps, of which none is written meanwhile.
             let bytes = unsafe { std::slice::from_raw_parts(start, total) };
@@ -336,5 +350,44 @@ impl Buffer {
                 (ptr::from_ref(slot).cast_mut().cast(), 1)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather_of(pieces: &Arc<Vec<Storage>>) -> Arc<Gather> {
+        let mut gather = Arc::<Gather>::default();
+        gather.fill(pieces, None, |pieces, _, out| pieces.iter().for_each(|piece| out.push(piece.as_bytes())));
+        gather
+    }
+
+    fn packed(slot: &Slot, at: usize, room: usize) -> Vec<u8> {
+        let mut out = vec![0; room];
+        // SAFETY: the test keeps the bytes of the slot's operation, and `out` has this room.
+        let copied = unsafe { slot.pack(at, out.as_mut_ptr(), room) };
+        out.truncate(copied);
+        out
+    }
+
+    /// A send of one piece begins with its address; what holds it comes when UCX goes on reading.
+    #[test]
+    fn a_slot_forgets_how_far_it_copied_before() {
+        let requests = Requests::new();
+        requests.go_by_shared_memory();
+        let slot = requests.prepared();
+        let two = gather_of(&Arc::new(vec![Storage::from_bytes(&[1; 3000]), Storage::from_bytes(&[2; 3000])]));
+        slot.gather_buffer(&two);
+        assert_eq!(packed(slot, 0, 7000).len(), 6000);
+        slot.gather.set(None);
+
+        let bytes: Vec<u8> = (0..9000_u32).map(|i| i as u8).collect();
+        let one = gather_of(&Arc::new(vec![Storage::from_bytes(&bytes)]));
+        let contiguous = one.contiguous().expect("one piece");
+        assert!(matches!(slot.buffer(contiguous.as_ptr().cast_mut(), contiguous.len()), Buffer::Copied));
+        assert_eq!(packed(slot, 0, 6000), bytes[..6000]);
+        slot.gather.set(Some(Arc::clone(&one)));
+        assert_eq!(packed(slot, 6000, 7000), bytes[6000..]);
     }
 }

@@ -45,6 +45,24 @@ impl Link {
     }
 }
 
+#[test]
+fn an_equal_tree_needs_no_schema_until_it_is_changed() {
+    let tree = |x: i64| tensordict_pipe::tensordict!([]; "a" => [x], "n" => { "b" => [x] }).expect("a TensorDict");
+    let (first, mut second) = (tree(1), tree(2));
+    let mut link = Link::new(Format::Consolidated);
+    let mut announced = |td: &TensorDict| {
+        let (arrived, announced) = link.pass(td).expect("sendable");
+        assert_eq!(&arrived, td);
+        announced
+    };
+    assert_eq!(
+        [&first, &second, &second, &first, &tree(3), &second].map(&mut announced),
+        [true, false, false, false, false, false]
+    );
+    second.insert(("n", "c"), [4_i64]).expect("a new key");
+    assert_eq!([&second, &second, &first].map(&mut announced), [true, false, true]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -113,13 +131,16 @@ proptest! {
     #[test]
     fn a_stream_stays_in_step(
         tds in prop::collection::vec(tensor_dict(vec![2], 2), 3),
-        steps in prop::collection::vec((0..3_usize, any::<bool>(), any::<bool>()), 0..20),
+        steps in prop::collection::vec((0..6_usize, any::<bool>(), any::<bool>()), 0..30),
     ) {
+        // Each has a twin, which is a tree of its own.
+        let twins: Vec<TensorDict> =
+            tds.iter().map(|td| Link::new(Format::Consolidated).pass(td).map_or_else(|_| td.clone(), |it| it.0)).collect();
         let mut link = Link::new(Format::Consolidated);
         let mut kept = Vec::new();
         let mut last = None;
         for (index, fails, keep) in steps {
-            let td = &tds[index];
+            let td = tds.iter().chain(&twins).nth(index).expect("one of both");
             if fails {
                 let _ = link.sender.encode(td); // and never committed
                 continue;

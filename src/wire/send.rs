@@ -48,6 +48,8 @@ pub struct SendSession {
 struct Announced {
     /// Without storages, so that holding it does not make the sender copy when it writes its next values.
     structure: Arc<Node>,
+    /// The tree last found to have that structure, so that only its first message is compared name by name.
+    last: u64,
     header: Storage,
     total_bytes: usize,
     /// Leaf by leaf: the place of each tensor in the message.
@@ -115,11 +117,11 @@ impl SendSession {
 
     fn encode_by(&mut self, td: &TensorDict, in_place: bool) -> Result<Outgoing<'_>, EncodeError> {
         self.bodies.clear();
-        let is_it = |announced: &Announced| same_structure(&announced.structure, td.root());
-        let known = self.sent.as_ref().is_some_and(is_it);
+        let is_it = |announced: &mut Announced| announced.describes(td.root());
+        let known = self.sent.as_mut().is_some_and(is_it);
         if known {
             self.offered = None;
-        } else if !self.offered.as_ref().is_some_and(is_it) {
+        } else if !self.offered.as_mut().is_some_and(is_it) {
             self.offered = Some(Announced::new(self.format, td)?);
         }
         let Some(announced) = self.offered.as_ref().or(self.sent.as_ref()) else { unreachable!("one of them was set") };
@@ -149,10 +151,10 @@ impl SendSession {
     /// The shortest way: the storage of `td` and how many bytes of it are the whole message after the flag, if `td` is
     /// consolidated and the receiver knows its schema. Nothing has to be committed.
     #[cfg_attr(not(feature = "ucx"), allow(dead_code))] // for the pipe
-    pub(crate) fn known<'a>(&self, td: &'a TensorDict) -> Option<(&'a Storage, usize)> {
-        let sent = self.sent.as_ref().filter(|_| self.format == Format::Consolidated)?;
+    pub(crate) fn known<'a>(&mut self, td: &'a TensorDict) -> Option<(&'a Storage, usize)> {
+        let sent = self.sent.as_mut().filter(|_| self.format == Format::Consolidated)?;
         let storage = td.packed_storage()?;
-        same_structure(&sent.structure, td.root()).then_some((storage, sent.total_bytes))
+        sent.describes(td.root()).then_some((storage, sent.total_bytes))
     }
 
     /// How many storages were allocated so far.
@@ -202,7 +204,17 @@ impl Announced {
             Some(_) => root.clone(),
             None => root.with_places(&mut |leaf| leaf.storage = None),
         };
-        Ok(Self { structure, header: Storage::from_bytes(json.as_bytes()), total_bytes: root.packed_len(), ranks })
+        let header = Storage::from_bytes(json.as_bytes());
+        Ok(Self { structure, last: root.id(), header, total_bytes: root.packed_len(), ranks })
+    }
+
+    #[inline]
+    fn describes(&mut self, root: &Arc<Node>) -> bool {
+        let id = root.id();
+        if self.last != id && same_structure(&self.structure, root) {
+            self.last = id;
+        }
+        self.last == id
     }
 }
 

@@ -5,7 +5,8 @@
 //! RDMA or TCP between hosts. The other process may be Python: a pipe speaks the wire format of `tensordict._ucxx` to
 //! the letter. There is no async runtime anywhere; calls block, with deadlines.
 //!
-//! ```no_run
+#![cfg_attr(feature = "ucx", doc = "```no_run")]
+#![cfg_attr(not(feature = "ucx"), doc = "```ignore")]
 //! use tensordict_pipe::{Pipe, Tensor, TensorDict};
 //!
 //! // one process

@@ -328,12 +328,11 @@ impl Driven for Endpoint {
                 requests.abandon(ticket);
             }
         }
-        // UCX completes what is left once the endpoint is closed, and wants it freed before the worker goes.
+        // UCX completes what is left once the endpoint is closed.
         let end = Instant::now() + RELEASE_WITHIN;
         while requests.unfinished().next().is_some() && Instant::now() < end {
             worker.progress();
         }
-        requests.free_all();
     }
 }
 

@@ -290,11 +290,6 @@ impl Requests {
         });
     }
 
-    /// Frees every request that has completed, for the end of the worker.
-    pub(super) fn free_all(&mut self) {
-        self.slots.iter().filter(|slot| slot.done.get()).for_each(|slot| free_request(slot));
-    }
-
     pub(super) fn completions(&self) -> u64 {
         self.common.completions.get()
     }

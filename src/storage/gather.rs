@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use super::copy::copy;
+use super::copy::{copy, stream};
 use super::Storage;
 
 /// Pieces of bytes, one after the other, and what keeps them where they are: the transport copies them from there into
@@ -122,6 +122,21 @@ impl Gather {
         room - out.len()
     }
 
+    /// The same past the caches.
+    pub(crate) fn stream(&self, at: usize, cursor: &mut Cursor, out: &mut [MaybeUninit<u8>]) -> usize {
+        // Whole lines, however short the pieces are.
+        let mut lines = [MaybeUninit::uninit(); 4096];
+        let mut done = 0;
+        for out in out.chunks_mut(lines.len()) {
+            let lines = &mut lines[..out.len()];
+            let copied = self.copy(at + done, cursor, lines);
+            // SAFETY: so many were copied.
+            stream(unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), copied) }, out);
+            done += copied;
+        }
+        done
+    }
+
     #[cold]
     fn seek(&self, at: usize) -> Cursor {
         let (mut span, mut within) = (0, at);
@@ -170,18 +185,37 @@ mod tests {
         let gather = sample(&tree, &Storage::from_bytes(&[0, 9, 10]));
         let all = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         assert_eq!((gather.len(), gather.to_vec()), (10, all.to_vec()));
-        for room in 1..=11 {
-            let mut cursor = Cursor::default();
-            // Onwards, and then backwards.
-            for at in (0..=10).step_by(room).chain((0..=10).rev()) {
-                let mut out = [MaybeUninit::new(0); 11];
-                let copied = gather.copy(at, &mut cursor, &mut out[..room]);
-                assert_eq!(copied, room.min(10 - at));
-                // SAFETY: all were set above.
-                let out = out.map(|byte| unsafe { byte.assume_init() });
-                assert_eq!(out[..copied], all[at..at + copied], "{room} from {at}");
+        for way in [Gather::copy, Gather::stream] {
+            for room in 1..=11 {
+                let mut cursor = Cursor::default();
+                // Onwards, and then backwards.
+                for at in (0..=10).step_by(room).chain((0..=10).rev()) {
+                    let mut out = [MaybeUninit::new(0); 11];
+                    let copied = way(&gather, at, &mut cursor, &mut out[..room]);
+                    assert_eq!(copied, room.min(10 - at));
+                    assert_eq!(initialised(&out)[..copied], all[at..at + copied], "{room} from {at}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn what_is_streamed_may_be_long() {
+        let tree = Arc::new([1, 2, 3].map(|byte| Storage::from_bytes(&[byte; 3_000])).to_vec());
+        let gather = sample(&tree, &Storage::zeroed(1));
+        let (all, mut cursor) = (gather.to_vec(), Cursor::default());
+        for (at, room) in [(0, 8_192), (8_192, 8_192), (100, 8_900), (100, 8_000)] {
+            let mut out = [MaybeUninit::new(0); 9_000];
+            let copied = gather.stream(at, &mut cursor, &mut out[..room]);
+            assert_eq!(copied, room.min(9_000 - at));
+            assert!(initialised(&out)[..copied] == all[at..at + copied], "{room} from {at}");
+            assert!(initialised(&out)[copied..].iter().all(|&byte| byte == 0), "{room} from {at}");
+        }
+    }
+
+    fn initialised(bytes: &[MaybeUninit<u8>]) -> Vec<u8> {
+        // SAFETY: the tests set all of them.
+        bytes.iter().map(|byte| unsafe { byte.assume_init() }).collect()
     }
 
     #[test]

@@ -19,7 +19,10 @@ use std::sync::Arc;
 
 pub(crate) use gather::{Gather, Pieces};
 #[cfg(feature = "ucx")]
-pub(crate) use {copy::copy, gather::Cursor};
+pub(crate) use {
+    copy::{copy, stream},
+    gather::Cursor,
+};
 
 /// Every block of a [`Storage`] starts on a boundary of this many bytes: a cache line, and enough for any vector load.
 pub const STORAGE_ALIGNMENT: usize = 64;

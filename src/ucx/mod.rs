@@ -22,6 +22,7 @@ mod flusher;
 mod fork;
 mod link;
 mod listener;
+mod pace;
 mod progress;
 mod refuser;
 mod request;

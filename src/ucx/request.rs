@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use crate::link::handshake::KIND_MASK;
 use crate::link::{Kind, Received, SMALL_BYTES};
-use crate::storage::{copy, Cursor, Gather, Storage};
+use crate::storage::{copy, stream, Cursor, Gather, Storage};
 
 use super::callback;
+use super::pace::Pace;
 use super::status::Status;
 
 /// Kinds with this bit travel on the control lane.
@@ -37,6 +38,7 @@ pub(super) struct Common {
     pub(super) completions: Cell<u64>,
     /// Whether messages reach the peer by buffers in shared memory, into and out of which we copy them.
     by_shared_memory: Cell<bool>,
+    pace: Pace,
 }
 
 /// One operation. All fields are cells: the callback writes them while the engine holds shared references.
@@ -104,15 +106,22 @@ impl Slot {
         let len = room.min(self.total(gather.as_deref()).saturating_sub(at));
         // SAFETY: the caller's promise.
         let out: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
+        // SAFETY: boxed beside the slots.
+        let streams = unsafe { (*self.common).pace.streams(len, at > 0) };
         let Some(gather) = gather else {
             let (start, total) = self.span.get();
             // SAFETY: the bytes that the operation keeps, of which none is written meanwhile.
             let bytes = unsafe { std::slice::from_raw_parts(start, total) };
-            copy(bytes.get(at..at + len).unwrap_or_default(), out);
+            let bytes = bytes.get(at..at + len).unwrap_or_default();
+            if streams {
+                stream(bytes, out);
+            } else {
+                copy(bytes, out);
+            }
             return len;
         };
         let mut cursor = self.cursor.get();
-        let copied = gather.copy(at, &mut cursor, out);
+        let copied = if streams { gather.stream(at, &mut cursor, out) } else { gather.copy(at, &mut cursor, out) };
         self.cursor.set(cursor);
         self.gather.set(Some(gather));
         copied

@@ -2,7 +2,7 @@
 //!
 //! UCX may call a send complete while its last bytes still lie in the endpoint's buffer: over TCP, when the socket is
 //! full. If the caller then goes away, nobody would progress the worker and the peer would wait for ever. So each such
-//! call leaves a mark, and once the caller has been away for a moment the thread flushes the endpoint and drives the
+//! call leaves a mark, and once no caller has been there for a moment the thread flushes the endpoint and drives the
 //! worker until that is done. Shared memory needs none of it: there the peer can read what a send has handed over.
 //!
 //! Over TCP a flush ends when the peer has answered it, and until then progress would take in whatever the peer sends.
@@ -22,7 +22,7 @@ use super::endpoint::Endpoint;
 use super::progress::{Engine, Guard, Locked};
 use super::worker::ANY_TAG;
 
-/// How long a caller must have been away.
+/// How long nothing must have been sent.
 const QUIET: Duration = Duration::from_millis(1);
 /// How often a pause looks whether a caller has driven the worker, which none does before it has read everything.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -103,6 +103,15 @@ fn run(engine: &Engine<Endpoint>, shared: &Shared, woken: &Receiver<()>) {
                 }
             }
             let Ok(mut guard) = engine.lock() else { return };
+            // Who waits in a call drives the worker: two would only be in each other's way.
+            let mut pause = QUIET;
+            while guard.waiting > 0 {
+                let woken = MutexGuard::unlocked(&mut guard, || woken.recv_timeout(pause));
+                if woken == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+                pause = (pause * 2).min(GLANCE);
+            }
             flush(engine, &mut guard, shared, woken);
             drop(guard);
             shared.awake.store(false, Ordering::SeqCst);

@@ -48,6 +48,8 @@ pub(super) struct Locked<T: Driven> {
     called: bool,
     /// How often a wait had to drive.
     pub(super) drives: u64,
+    /// How many do so.
+    pub(super) waiting: usize,
     /// How many sleep on the condition.
     followers: usize,
     /// The completions that those who sleep know of.
@@ -93,8 +95,8 @@ impl<T: Driven> Engine<T> {
     pub(super) fn new(worker: Worker, child: T, spin: Duration) -> Self {
         let event_fd = worker.event_fd();
         let requests = Requests::new();
-        let locked =
-            Locked { child, requests, worker, driver: false, called: false, drives: 0, followers: 0, announced: 0 };
+        let (driver, called, drives, waiting, followers, announced) = (false, false, 0, 0, 0, 0);
+        let locked = Locked { child, requests, worker, driver, called, drives, waiting, followers, announced };
         Self { locked: Mutex::new(locked), condition: Condvar::new(), event_fd, spin, blocked: AtomicU64::new(0) }
     }
 
@@ -116,7 +118,9 @@ impl<T: Driven> Engine<T> {
             // No progress: it would take in messages that nobody has asked for, some for each one that is received.
             return Ok(());
         }
+        guard.waiting += 1;
         let result = self.wait_inner(guard, deadline, ready);
+        guard.waiting -= 1;
         self.announce(guard);
         if guard.followers > 0 && !guard.driver {
             // One of them has to drive now.

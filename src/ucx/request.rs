@@ -107,7 +107,8 @@ impl Slot {
         // SAFETY: the caller's promise.
         let out: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
         // SAFETY: boxed beside the slots.
-        let streams = unsafe { (*self.common).pace.streams(len, at > 0) };
+        let Common { by_shared_memory, pace, .. } = unsafe { &*self.common };
+        let streams = by_shared_memory.get() && pace.streams(len, at > 0);
         let Some(gather) = gather else {
             let (start, total) = self.span.get();
             // SAFETY: the bytes that the operation keeps, of which none is written meanwhile.

@@ -52,6 +52,9 @@
 //! ([`PipeOptions::spin`]), then sleeps. An idle pipe uses no CPU time, and does not take in messages that nobody asked
 //! for: a slow receiver holds its sender up. After a `fork`, the child's calls return [`Error::Forked`].
 //!
+//! **Memory.** Beside the buffers of its data an idle pipe over shared memory takes about 0.9 MiB (`tests/memory.rs`
+//! measures it).
+//!
 //! # Features
 //!
 //! * `ucx` (default): the pipe. Without it the crate is the data model and the [wire format](wire), needs no C library,

@@ -24,6 +24,8 @@ use super::worker::ANY_TAG;
 
 /// How long nothing must have been sent.
 const QUIET: Duration = Duration::from_millis(1);
+/// A call that has waited for longer is left alone no more: a receive may wait for hours.
+const LONG_CALL: Duration = Duration::from_secs(1);
 /// How often a pause looks whether a caller has driven the worker, which none does before it has read everything.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -103,14 +105,14 @@ fn run(engine: &Engine<Endpoint>, shared: &Shared, woken: &Receiver<()>) {
                 }
             }
             let Ok(mut guard) = engine.lock() else { return };
-            // Who waits in a call drives the worker: two would only be in each other's way.
+            // Who waits in a call drives the worker: two would only be in each other's way. But a flush is once.
             let mut pause = QUIET;
-            while guard.waiting > 0 {
+            while guard.waiting > 0 && pause < LONG_CALL {
                 let woken = MutexGuard::unlocked(&mut guard, || woken.recv_timeout(pause));
                 if woken == Err(RecvTimeoutError::Disconnected) {
                     return;
                 }
-                pause = (pause * 2).min(GLANCE);
+                pause *= 2;
             }
             flush(engine, &mut guard, shared, woken);
             drop(guard);

@@ -6,6 +6,9 @@ use std::mem::MaybeUninit;
 /// instructions where another core of the chiplet had the bytes last. Shorter pieces never get there.
 const PIECE: usize = 2048;
 
+/// A cache line. To stream less would cost a read of the rest.
+const LINE: usize = 64;
+
 /// Copies as many bytes as both have.
 #[inline]
 pub(crate) fn copy(from: &[u8], to: &mut [MaybeUninit<u8>]) {
@@ -25,8 +28,6 @@ pub(crate) fn stream(from: &[u8], to: &mut [MaybeUninit<u8>]) {
     stream_lines(&from[head..head + whole], &mut to[head..head + whole]);
     copy(&from[head + whole..], &mut to[head + whole..]);
 }
-
-const LINE: usize = 64;
 
 #[cfg(target_arch = "x86_64")]
 fn stream_lines(from: &[u8], to: &mut [MaybeUninit<u8>]) {

@@ -19,8 +19,7 @@ unsafe fn complete(user_data: *mut c_void, status: ucx_sys::ucs_status_t, set: i
     set(slot);
     slot.status.set(Status(status));
     slot.done.set(true);
-    // SAFETY: boxed beside the slots.
-    let completions = unsafe { &(*slot.common).completions };
+    let completions = &slot.common().completions;
     completions.set(completions.get().wrapping_add(1));
 }
 

@@ -55,13 +55,13 @@ impl Default for Pace {
 impl Pace {
     /// Whether to stream the next `len` bytes; `follows` says that they belong to the same message as those before.
     #[inline]
-    pub(super) fn streams(&self, len: usize, follows: bool) -> bool {
+    pub(super) fn streams(&self, len: usize, follows: bool, now: impl FnOnce() -> Instant) -> bool {
         match self.left.get().checked_sub(len) {
             Some(left) => {
                 self.left.set(left);
                 self.streams.get()
             }
-            None => self.try_out(len, follows, Instant::now()),
+            None => self.try_out(len, follows, now()),
         }
     }
 
@@ -134,10 +134,7 @@ mod tests {
         fn run(&mut self, bytes: usize, peer: Peer, pieces: usize, resting: usize) {
             for i in 0..bytes / PIECE {
                 let follows = i % pieces != 0;
-                let streams = match self.pace.left.get().checked_sub(PIECE) {
-                    Some(_) => self.pace.streams(PIECE, follows),
-                    None => self.pace.try_out(PIECE, follows, self.now),
-                };
+                let streams = self.pace.streams(PIECE, follows, || self.now);
                 self.sent += 1;
                 self.streamed += u64::from(streams);
                 self.buffered.push_back(streams);

@@ -48,7 +48,7 @@ pub(super) struct Locked<T: Driven> {
     called: bool,
     /// How often a wait had to drive.
     pub(super) drives: u64,
-    /// How many do so.
+    /// How many do so now.
     pub(super) waiting: usize,
     /// How many sleep on the condition.
     followers: usize,
@@ -118,6 +118,7 @@ impl<T: Driven> Engine<T> {
             // No progress: it would take in messages that nobody has asked for, some for each one that is received.
             return Ok(());
         }
+        guard.drives += 1;
         guard.waiting += 1;
         let result = self.wait_inner(guard, deadline, ready);
         guard.waiting -= 1;
@@ -158,7 +159,6 @@ impl<T: Driven> Engine<T> {
         deadline: Deadline,
         ready: impl Fn(&Locked<T>) -> bool,
     ) -> Result<(), Stop> {
-        guard.drives += 1;
         let mut spin = Spin::new(self.spin);
         let mut nap = SHORTEST_NAP;
         loop {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::link::handshake::KIND_MASK;
 use crate::link::{Kind, Received, SMALL_BYTES};
@@ -60,15 +61,20 @@ pub(super) struct Slot {
     /// How many bytes a receive has room for.
     pub(super) capacity: Cell<usize>,
     /// Boxed beside the slots, and lives as long as they do.
-    pub(super) common: *const Common,
+    common: *const Common,
 }
 
 impl Slot {
+    #[inline]
+    pub(super) fn common(&self) -> &Common {
+        // SAFETY: boxed beside the slots, and only shared.
+        unsafe { &*self.common }
+    }
+
     /// What C is to read or write for this slot's operation.
     #[inline]
     pub(super) fn buffer(&self, data: *mut u8, len: usize) -> Buffer {
-        // SAFETY: boxed beside the slots.
-        if len < COPIED_FROM || !unsafe { (*self.common).by_shared_memory.get() } {
+        if len < COPIED_FROM || !self.common().by_shared_memory.get() {
             return Buffer::At(data.cast(), len);
         }
         self.span.set((data, len));
@@ -106,9 +112,8 @@ impl Slot {
         let len = room.min(self.total(gather.as_deref()).saturating_sub(at));
         // SAFETY: the caller's promise.
         let out: &mut [MaybeUninit<u8>] = unsafe { std::slice::from_raw_parts_mut(out.cast(), len) };
-        // SAFETY: boxed beside the slots.
-        let Common { by_shared_memory, pace, .. } = unsafe { &*self.common };
-        let streams = by_shared_memory.get() && pace.streams(len, at > 0);
+        let Common { by_shared_memory, pace, .. } = self.common();
+        let streams = by_shared_memory.get() && pace.streams(len, at > 0, Instant::now);
         let Some(gather) = gather else {
             let (start, total) = self.span.get();
             // SAFETY: the bytes that the operation keeps, of which none is written meanwhile.

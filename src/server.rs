@@ -339,6 +339,12 @@ mod tests {
 
         server.close();
         assert!(matches!(server.accept(), Err(Error::ServerClosed { .. })), "although three are in the handshake");
+        drop(stalled);
+        let mut handshakes = server.shared.handshakes.lock();
+        while *handshakes > 0 {
+            let waited = server.shared.fewer.wait_for(&mut handshakes, PATIENCE);
+            assert!(!waited.timed_out(), "{handshakes} handshakes go on although their clients have gone");
+        }
     }
 
     #[test]
@@ -368,7 +374,8 @@ mod tests {
         let mut client = clients.join().expect("no panic");
         client.send(&TensorDict::new([3])).expect("sent");
         assert_eq!(pipe.recv().expect("received").batch_size()[..], [3]);
-        std::thread::spawn(move || client.close());
+        let closing = std::thread::spawn(move || client.close());
         pipe.close().expect("closed");
+        closing.join().expect("no panic").expect("closed");
     }
 }

@@ -123,6 +123,9 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// Goes on with a receive that has begun, or whose deadline had passed.
     fn resume(&self, pending: Self::Pending, deadline: Deadline) -> Result<Received, RecvFailure<Self::Pending>>;
 
+    /// Takes in what has arrived, unless it is very much. A send that finds the connection broken may lose it.
+    fn take_in(&self) {}
+
     /// Whether the peer understands kinds, so that messages have them and there is a control lane.
     fn has_kinds(&self) -> bool;
 

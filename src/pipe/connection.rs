@@ -178,7 +178,11 @@ impl<L: Link> Connection<L> {
     /// Sends an end and waits for the answer, which says whether everything was received.
     fn ask(&self, messages: &[Message<'_>], timer: Timer) -> Result<()> {
         let explain = |error| self.explain(Phase::Close, timer, "before it had received everything", error);
-        let sent = self.link.send(messages, timer.deadline);
+        let sent = messages.iter().try_for_each(|message| {
+            // The peer may have left, and its last words have come.
+            self.link.take_in();
+            self.link.send(std::slice::from_ref(message), timer.deadline)
+        });
         // A peer that is gone may have left its answer.
         let deadline = if sent.is_ok() { timer.deadline } else { deadline_after(Duration::ZERO) };
         let answer = match (self.link.recv(Lane::Control, Target::Small, deadline), sent) {

@@ -27,6 +27,8 @@ use crate::storage::Gather;
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// How many sends of one message sequence are under way at once.
 const WINDOW: usize = 8;
+/// How many turns [`Link::take_in`] makes at most: what a socket's buffer holds, in pieces of 64 KiB, twice.
+const TAKEN_IN: usize = 200;
 /// Says on the control lane that this end is set up.
 const READY: Kind = Kind(3);
 /// A greeting such as Python's, whose tags say nothing.
@@ -608,6 +610,12 @@ impl Link for UcxLink {
         self.kinds
     }
 
+    fn take_in(&self) {
+        if let Ok(mut guard) = self.engine.lock() {
+            drain(&mut guard, TAKEN_IN);
+        }
+    }
+
     fn abort(&self) {
         let Ok(mut guard) = self.engine.lock() else { return };
         if guard.child.is_closed() {
@@ -626,6 +634,8 @@ impl Link for UcxLink {
             return Ok(());
         }
         let flushed = self.flush(&mut guard, deadline);
+        // A socket that is closed with bytes in it is reset, and the peer may lose our last words to that.
+        drain(&mut guard, TAKEN_IN);
         guard.worker.discard_unread((self.recv_tag, !KIND_MASK));
         // A close that is not forced waits for the peer, without an end; so flush first, which can be given up. Then close
         // by force, which needs nobody: one of ours has said that it received everything. Python says nothing and
@@ -650,7 +660,7 @@ fn only(transports: &[String], names: &[&str]) -> bool {
 
 /// Whether a plain message has arrived on `tag`, by way of a broken connection.
 fn has_message(guard: &mut Guard<'_, Endpoint>, tag: u64) -> bool {
-    drain(guard);
+    drain(guard, usize::MAX);
     guard.worker.has_unread((tag, u64::MAX))
 }
 

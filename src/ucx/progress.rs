@@ -170,7 +170,7 @@ impl<T: Driven> Engine<T> {
                 return Ok(());
             }
             if let Some(status) = guard.child.failure() {
-                drain(guard);
+                drain(guard, usize::MAX);
                 return if ready(guard) { Ok(()) } else { Err(Stop::Gone(status)) };
             }
             self.announce(guard);
@@ -247,11 +247,14 @@ impl<T: Driven> Engine<T> {
     }
 }
 
-/// Takes in what a broken connection has still delivered.
-pub(super) fn drain<T: Driven>(guard: &mut Guard<'_, T>) {
+/// Takes in what has arrived, in at most so many `turns`. What a broken connection has delivered is finite.
+pub(super) fn drain<T: Driven>(guard: &mut Guard<'_, T>, turns: usize) {
     let mut quiet = 0;
-    while quiet < DRAINED_AFTER {
+    for _ in 0..turns {
         quiet = if guard.worker.progress() { 0 } else { quiet + 1 };
+        if quiet == DRAINED_AFTER {
+            return;
+        }
     }
 }
 

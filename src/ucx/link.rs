@@ -27,8 +27,6 @@ use crate::storage::Gather;
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 /// How many sends of one message sequence are under way at once.
 const WINDOW: usize = 8;
-/// How many turns [`Link::take_in`] makes at most: what a socket's buffer holds, in pieces of 64 KiB, twice.
-const TAKEN_IN: usize = 200;
 /// Says on the control lane that this end is set up.
 const READY: Kind = Kind(3);
 /// A greeting such as Python's, whose tags say nothing.
@@ -612,7 +610,7 @@ impl Link for UcxLink {
 
     fn take_in(&self) {
         if let Ok(mut guard) = self.engine.lock() {
-            drain(&mut guard, TAKEN_IN);
+            self.engine.take_in(&mut guard);
         }
     }
 
@@ -635,7 +633,7 @@ impl Link for UcxLink {
         }
         let flushed = self.flush(&mut guard, deadline);
         // A socket that is closed with bytes in it is reset, and the peer may lose our last words to that.
-        drain(&mut guard, TAKEN_IN);
+        self.engine.take_in(&mut guard);
         guard.worker.discard_unread((self.recv_tag, !KIND_MASK));
         // A close that is not forced waits for the peer, without an end; so flush first, which can be given up. Then close
         // by force, which needs nobody: one of ours has said that it received everything. Python says nothing and

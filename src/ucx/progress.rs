@@ -25,6 +25,8 @@ const SHORTEST_NAP: Duration = Duration::from_micros(20);
 const LONGEST_NAP: Duration = Duration::from_micros(500);
 /// How often in a row progress must find nothing before a broken connection counts as drained.
 const DRAINED_AFTER: u32 = 32;
+/// How many turns [`Engine::take_in`] makes at most: what a socket's buffer holds, in pieces of 64 KiB, twice.
+const TAKEN_IN: usize = 200;
 
 /// What an engine drives beside the worker.
 pub(super) trait Driven: fmt::Debug {
@@ -133,6 +135,12 @@ impl<T: Driven> Engine<T> {
     /// Progresses once, for a caller that does not wait.
     pub(super) fn look(&self, guard: &mut Guard<'_, T>) {
         guard.worker.progress();
+        self.announce(guard);
+    }
+
+    /// Takes in what has arrived, unless it is very much.
+    pub(super) fn take_in(&self, guard: &mut Guard<'_, T>) {
+        drain(guard, TAKEN_IN);
         self.announce(guard);
     }
 

@@ -61,6 +61,9 @@ const PRESETS: &[Preset] = &[
         new: Some("64k"),
         of: TCP,
     },
+    // Otherwise a process aborts inside UCX if its peer dies between the handshake and the connect of the transport
+    // (an assertion in `uct_tcp_ep_destroy_progress`), and waits in that connect for a host that does not answer.
+    Preset { name: "TCP_CONN_NB", also: &[], bare: "CONN_NB", old: Some("y"), new: Some("y"), of: TCP },
     // UCX would send by rendezvous from 8 kB on, over TCP with every version, which is several times slower there.
     Preset { name: "RNDV_THRESH", also: &[], bare: "RNDV_THRESH", old: Some("512k"), new: Some("512k"), of: ANY },
     // As std's TcpListener does: otherwise a restarted listener finds its port in use for a minute.

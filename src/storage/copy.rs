@@ -2,8 +2,9 @@
 
 use std::mem::MaybeUninit;
 
-/// glibc's `memcpy` turns to `rep movsb` at 2,112 bytes, which on AMD's processors takes twice as long as its vector
-/// instructions where another core of the chiplet had the bytes last. Shorter pieces never get there.
+/// glibc's `memcpy` turns to `rep movsb` at 2,112 bytes, where the processor claims to be good at it. On AMD's that
+/// takes twice as long as vector instructions where another core of the chiplet had the bytes last. Shorter pieces never
+/// get there.
 const PIECE: usize = 2048;
 
 /// A cache line. To stream less would cost a read of the rest.
@@ -12,11 +13,28 @@ const LINE: usize = 64;
 /// Copies as many bytes as both have.
 #[inline]
 pub(crate) fn copy(from: &[u8], to: &mut [MaybeUninit<u8>]) {
-    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
-        let len = from.len().min(to.len());
-        // SAFETY: both have `len` bytes, and nobody else has those of `to`.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr().cast(), len) };
+    let len = from.len().min(to.len());
+    if len <= PIECE || !moves_strings() {
+        copy_whole(&from[..len], &mut to[..len]);
+    } else {
+        from[..len].chunks(PIECE).zip(to[..len].chunks_mut(PIECE)).for_each(|(from, to)| copy_whole(from, to));
     }
+}
+
+#[inline]
+fn copy_whole(from: &[u8], to: &mut [MaybeUninit<u8>]) {
+    debug_assert_eq!(from.len(), to.len());
+    // SAFETY: both have as many bytes, and nobody else has those of `to`.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr().cast(), from.len()) };
+}
+
+/// Whether `memcpy` may use `rep movsb`.
+#[inline]
+fn moves_strings() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("ermsb");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
 }
 
 /// The same past our caches, for a reader so far away that fetching the lines from there would take it longer.

@@ -304,8 +304,8 @@ impl Spin {
         if moved {
             self.since = None;
         }
+        // No `spin_loop` in between: it would hold back what has just come, and a look at the worker is as long.
         if self.turns % Self::LOOK_EVERY != 0 {
-            std::hint::spin_loop();
             return Turn::Again;
         }
         let now = Instant::now();
